@@ -1,0 +1,15 @@
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the network for anything
+
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("here", deadline=None, max_examples=30, derandomize=True)
+settings.load_profile("here")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
