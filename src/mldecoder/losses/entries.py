@@ -1,0 +1,100 @@
+"""What all losses share: precision, unknown entries, weights, reduction, and the checks.
+
+Shapes: b images, n classes.
+"""
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from mldecoder.errors import ConfigError, InputError
+
+Reduction = Literal["sum", "mean", "image_mean", "none"]
+
+
+def per_entry(
+    cost: Callable[[Tensor, Tensor], Tensor],
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    unknown_weight: float,
+    sample_weights: Tensor | None,
+    class_weights: Tensor | None,
+    reduction: Reduction,
+) -> Tensor:
+    """Mask the unknown, ask ``cost`` for (b, n) costs, weight and reduce them."""
+    check_shapes(logits, targets, sample_weights, class_weights)
+    check_at_least_zero("unknown_weight", unknown_weight)
+    unknown = targets < 0
+    x = at_least_float32(logits)
+    y = targets.to(x.dtype).masked_fill(unknown, 0.0)
+    if unknown_weight == 0:
+        x = x.masked_fill(unknown, 0.0)  # so that not even a NaN passes
+    loss = cost(x, y) * torch.where(unknown, unknown_weight, 1.0).to(x.dtype)
+    if sample_weights is not None:
+        loss = loss * sample_weights.to(loss).unsqueeze(1)
+    if class_weights is not None:
+        loss = loss * class_weights.to(loss)
+    return reduce(loss, ~unknown if unknown_weight == 0 else torch.ones_like(unknown), reduction)
+
+
+def reduce(loss: Tensor, takes_part: Tensor, reduction: str) -> Tensor:
+    """Add up what ``reduction`` says; ``takes_part`` is what "mean" counts."""
+    if reduction == "none":
+        return loss
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "mean":
+        return loss.sum() / takes_part.sum().clamp(min=1)
+    if reduction == "image_mean":
+        return loss.sum() / max(len(loss), 1)
+    names = get_args(Reduction)  # a recipe may hold any text
+    raise ConfigError(f"reduction must be one of {listed(names)}, got {reduction!r}.{nearest(reduction, names)}")
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Raise half precision to float32, which keeps small probabilities apart from zero."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def check_shapes(logits: Tensor, targets: Tensor, sample_weights: Tensor | None, class_weights: Tensor | None) -> None:
+    """Refuse tensors that torch would broadcast into a wrong loss."""
+    if logits.ndim != 2:
+        raise InputError(f"logits must have the shape (images, classes), got {tuple(logits.shape)}.")
+    b, n = logits.shape
+    if targets.shape != logits.shape:
+        raise InputError(
+            f"targets must have the shape of the logits {(b, n)}, got {tuple(targets.shape)}. "
+            "Only softmax also takes class numbers, of the shape (images,)."
+        )
+    if sample_weights is not None and sample_weights.shape != (b,):
+        raise InputError(f"sample_weights must have the shape {(b,)}, got {tuple(sample_weights.shape)}.")
+    if class_weights is not None and class_weights.shape != (n,):
+        raise InputError(f"class_weights must have the shape {(n,)}, got {tuple(class_weights.shape)}.")
+
+
+def check_at_least_zero(name: str, value: float) -> None:
+    """Refuse negative numbers, NaN and infinity."""
+    if not 0 <= value < math.inf:
+        raise ConfigError(f"{name} must be at least 0 and finite, got {value}.")
+
+
+def check_smoothing(value: float) -> None:
+    """Refuse a label smoothing that leaves nothing of the label."""
+    if not 0 <= value < 1:
+        raise ConfigError(f"label_smoothing must be at least 0 and below 1, got {value}. Common is 0.1.")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Write names for a message."""
+    return ", ".join(names)
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message that names the likeliest meaning, or nothing."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
