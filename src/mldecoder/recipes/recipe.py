@@ -1,0 +1,128 @@
+"""The schema of a recipe. Flags name inputs and outputs; everything else stands here."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from mldecoder.config import BackboneConfig, HeadConfig, MLDecoderConfig, Section, Task
+from mldecoder.data.options import DataOptions
+from mldecoder.data.transforms import AugmentConfig
+from mldecoder.losses import build
+
+__all__ = [
+    "BackboneSettings",
+    "DataSettings",
+    "EvaluationSettings",
+    "ImageSettings",
+    "OptimiserSettings",
+    "Recipe",
+    "TrainingSettings",
+]
+
+
+class BackboneSettings(BackboneConfig):
+    """Which network, and where its first weights come from.
+
+    ``init_from`` is a safetensors file of the backbone's weights or a model folder. ``pretrained`` downloads the
+    library's weights; with ``"auto"`` training goes on without them, and says so, where they cannot be had.
+    """
+
+    pretrained: bool | Literal["auto"] = False
+    init_from: str | None = None
+
+
+class ImageSettings(Section):
+    """Size and scaling of the pictures.
+
+    ``statistics`` are the mean and spread that the backbone was trained with, or ``"unit"``: 0..1 and nothing else.
+    """
+
+    size: int = Field(default=224, ge=1)
+    resize: Literal["squash", "crop"] = "crop"
+    crop_pct: float = Field(default=0.95, gt=0, le=1)
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+    statistics: Literal["backbone", "unit"] = "backbone"
+
+
+class DataSettings(Section):
+    """How to read the data; ``options`` are those of the readers."""
+
+    options: dict[str, Any] = {}
+    task: Task | None = None
+    val_fraction: float = Field(default=0.1, gt=0, lt=1)
+    max_broken: float | int = 0.01
+    workers: int | None = Field(default=None, ge=0)
+
+    @field_validator("options")
+    @classmethod
+    def _known(cls, value: dict[str, Any]) -> dict[str, Any]:
+        DataOptions.of(value)
+        return value
+
+
+class OptimiserSettings(Section):
+    """Optimiser by timm's name; the factors multiply the learning rate of a part of the model."""
+
+    kind: str = "adamw"
+    lr: float = Field(default=2.0e-4, ge=0)
+    weight_decay: float = Field(default=1.0e-4, ge=0)
+    backbone_factor: float = Field(default=1.0, ge=0)
+    head_factor: float = Field(default=1.0, ge=0)
+    momentum: float = 0.9
+
+
+class TrainingSettings(Section):
+    """The loop. ``batch_size`` is that of one optimiser step over all processes."""
+
+    epochs: int = Field(default=40, ge=1)
+    batch_size: int = Field(default=64, ge=1)
+    accumulate: int = Field(default=1, ge=1)
+    schedule: Literal["one-cycle", "cosine", "constant"] = "one-cycle"
+    warmup: float = Field(default=0.2, ge=0, lt=1)
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    ema_decay: float | None = Field(default=0.9997, gt=0, lt=1)
+    clip_norm: float | None = Field(default=None, gt=0)
+    freeze: Literal["none", "backbone"] = "none"
+    compile: bool = False
+    channels_last: bool = True
+    seed: int = Field(default=0, ge=0)
+    log_every: int = Field(default=20, ge=1)
+    checkpoint_minutes: float = Field(default=10.0, ge=0)
+    checkpoint_steps: int | None = Field(default=None, ge=1)
+    eval_every: int = Field(default=1, ge=1)
+
+
+class EvaluationSettings(Section):
+    """Evaluation, at another size or over the mirrored picture too where wished."""
+
+    size: int | None = Field(default=None, ge=1)
+    flip: bool = False
+    batch_size: int | None = Field(default=None, ge=1)
+    threshold: float = Field(default=0.5, gt=0, lt=1)
+
+
+class Recipe(Section):
+    """Everything that decides what a training run does, given its data.
+
+    ``expected`` holds the figures to be reached, each with its source.
+    """
+
+    name: str = "recipe"
+    description: str = ""
+    expected: dict[str, str] = {}
+    backbone: BackboneSettings = BackboneSettings()
+    head: HeadConfig = MLDecoderConfig()
+    image: ImageSettings = ImageSettings()
+    data: DataSettings = DataSettings()
+    augment: AugmentConfig = AugmentConfig()
+    loss: dict[str, Any] = {"kind": "asymmetric"}
+    optimiser: OptimiserSettings = OptimiserSettings()
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @field_validator("loss")
+    @classmethod
+    def _buildable(cls, value: dict[str, Any]) -> dict[str, Any]:
+        options = dict(value)
+        build(options.pop("kind", "asymmetric"), options)
+        return value

@@ -1,0 +1,279 @@
+"""Train and evaluate, as functions; the command line calls these."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from mldecoder.config import Task
+from mldecoder.data.dataset import Dataset, ImageSet
+from mldecoder.data.detect import open_dataset
+from mldecoder.data.split import split_off
+from mldecoder.errors import ConfigError
+from mldecoder.model import Classifier, load
+from mldecoder.recipes import Recipe, load_recipe
+from mldecoder.recipes.load import override
+from mldecoder.training.build import build_model
+from mldecoder.training.checkpoint import Progress
+from mldecoder.training.checks import check
+from mldecoder.training.console import Display
+from mldecoder.training.evaluate import evaluate_model, main_metric
+from mldecoder.training.folder import RunFolder
+from mldecoder.training.loop import Trainer
+from mldecoder.training.order import seed_everything
+from mldecoder.training.overfit import overfit
+from mldecoder.training.report import ReportData, write_report
+
+__all__ = ["Run", "choose_recipe", "evaluate", "overfit_batch", "train"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder and its figures in percent."""
+
+    path: Path
+    metrics: dict[str, Any]
+
+    def model(self) -> Classifier:
+        """The best weights of the run."""
+        return load(self.path)
+
+
+def train(
+    data: str | Path | None = None,
+    *,
+    recipe: str | Path | Recipe | None = None,
+    output: str | Path | None = None,
+    init_from: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    resume: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Train a model on pictures and tags, evaluate it, and leave everything in a run folder.
+
+    Args:
+        data: A folder, table, shards, ``hf:NAME`` or ``scenes``; the format is found out.
+        recipe: A recipe's name, file or object; ``None`` takes ``quick`` (without an accelerator ``quick-cpu``),
+            and ``scenes`` for the embedded pictures.
+        output: The run folder; ``None`` makes one under ``runs/``.
+        init_from: A file of backbone weights, or a model folder.
+        overrides: Such as ``training.epochs=3``.
+        resume: Go on with the run in ``output``.
+        quiet: Print nothing.
+
+    Example:
+        >>> run = train("scenes", recipe="scenes", output="runs/first")  # doctest: +SKIP
+        >>> run.metrics["mAP"]  # doctest: +SKIP
+        79.2
+    """
+    folder, source, chosen = _prepare(data, recipe, output, init_from, overrides, resume=resume)
+    accelerator = _accelerator(chosen)
+    display = Display(accelerator.is_main_process and not quiet)
+    dataset = open_dataset(source, options=chosen.data.options | _task(chosen))
+    display.say(f"Data: {dataset.description}.")
+    for note in dataset.notes:
+        display.say(f"Note: {note}")
+    train_set, val_set = _parts(dataset, chosen, display)
+    findings = check(train_set, val_set, chosen, dataset.task)
+    for warning in findings.warnings:
+        display.say(f"Warning: {warning}")
+    if not resume and accelerator.is_main_process:
+        folder.start(str(source), chosen)
+    accelerator.wait_for_everyone()
+    seed_everything(chosen.training.seed)
+    model = build_model(chosen, dataset.labels, dataset.task, display)
+    display.say(f"Model: {_described(model)} on {accelerator.device.type}. Run: {folder.path}")
+    trainer = Trainer(model, train_set, val_set, chosen, folder, accelerator, display)
+    if resume:
+        trainer.resume()
+    with display:
+        progress = trainer.run()
+    notes = [*findings.warnings, *trainer.broken.report()]
+    return _finish(folder, chosen, val_set, accelerator, display, progress, notes)
+
+
+def evaluate(
+    model: str | Path | Classifier,
+    data: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    quiet: bool = True,
+) -> dict[str, float]:
+    """Figures of a trained model on the validation part of a dataset, in percent.
+
+    Args:
+        model: A run, a model folder or a model.
+        data: The dataset; ``None`` takes the run's own.
+        overrides: Such as ``evaluation.flip=true`` or ``evaluation.size=288``.
+        quiet: Print nothing.
+    """
+    source, chosen = data, load_recipe("quick", overrides)
+    if not isinstance(model, Classifier):
+        folder = RunFolder(model)
+        if folder.settings.is_file():
+            own, recipe = folder.read()
+            source, chosen = data or own, _overridden(recipe, overrides)
+        model = load(model)
+    if source is None:
+        raise ConfigError("Say what to evaluate on: pass --data.")
+    accelerator = _accelerator(chosen)
+    display = Display(accelerator.is_main_process and not quiet)
+    dataset = open_dataset(source, options=chosen.data.options | _task(chosen))
+    display.say(f"Data: {dataset.description}.")
+    _, part = _parts(dataset, chosen, display)
+    missing = [label for label in part.labels if label not in model.labels]
+    if missing:
+        display.say(f"Note: the model does not know {len(missing)} labels of the data ({missing[0]}, ...): left out.")
+    known = [label for label in model.labels if label in set(part.labels)]
+    if not known:
+        raise ConfigError(
+            f"Model and data share no label: the model knows {model.labels[0]!r}, the data {part.labels[0]!r}."
+        )
+    if list(model.labels) != known:
+        model.set_labels(known)
+    result, _ = evaluate_model(model.to(accelerator.device), part.keep_labels(known), chosen, accelerator)
+    return result
+
+
+def overfit_batch(
+    data: str | Path | None = None,
+    *,
+    recipe: str | Path | Recipe | None = None,
+    init_from: str | Path | None = None,
+    overrides: Sequence[str] = (),
+) -> bool:
+    """See whether the model can learn one batch by heart, and say so; nothing is written."""
+    source = str(data) if data is not None else "scenes"
+    chosen = choose_recipe(recipe, source, init_from, overrides)
+    accelerator = _accelerator(chosen)
+    display = Display(accelerator.is_main_process)
+    dataset = open_dataset(source, options=chosen.data.options | _task(chosen))
+    display.say(f"Data: {dataset.description}.")
+    seed_everything(chosen.training.seed)
+    model = build_model(chosen, dataset.labels, dataset.task, display)
+    with display:
+        before, after = overfit(model, dataset.train, chosen, accelerator, display)
+    learnt = after < 0.2 * before
+    verdict = "the model learns" if learnt else "it does not learn: look at labels, loss and learning rate"
+    display.say(f"Loss on one batch: {before:.3f} before, {after:.3f} after 100 steps; {verdict}.")
+    return learnt
+
+
+def _prepare(
+    data: str | Path | None,
+    recipe: str | Path | Recipe | None,
+    output: str | Path | None,
+    init_from: str | Path | None,
+    overrides: Sequence[str],
+    *,
+    resume: bool,
+) -> tuple[RunFolder, str, Recipe]:
+    if resume:
+        folder = RunFolder(output or Path("runs") / "last")
+        source, chosen = folder.read()
+        if overrides or data is not None or init_from is not None:
+            raise ConfigError("--resume goes on with the run as it is: leave out --data, --init-from and --set.")
+        return folder, source, chosen
+    source = str(data) if data is not None else "scenes"
+    chosen = choose_recipe(recipe, source, init_from, overrides)
+    name = output or Path("runs") / f"{Path(source).stem or 'data'}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    return RunFolder(name), source, chosen
+
+
+def choose_recipe(
+    recipe: str | Path | Recipe | None, source: str, init_from: str | Path | None, overrides: Sequence[str]
+) -> Recipe:
+    """The recipe asked for, or the one that fits data and machine, with its overrides."""
+    if recipe is None:
+        recipe = "scenes" if source == "scenes" else "quick" if torch.cuda.is_available() else "quick-cpu"
+    extra = [*overrides, *([] if init_from is None else [f"backbone.init_from={init_from}"])]
+    return _overridden(recipe, extra) if isinstance(recipe, Recipe) else load_recipe(recipe, extra)
+
+
+def _overridden(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    return override(recipe.model_dump(mode="json"), overrides, recipe.name) if overrides else recipe
+
+
+def _task(recipe: Recipe) -> dict[str, Task]:
+    return {} if recipe.data.task is None else {"task": recipe.data.task}
+
+
+def _accelerator(recipe: Recipe) -> Accelerator:
+    wish = recipe.training.precision
+    if wish == "auto":
+        wish = "bf16" if torch.cuda.is_available() else "fp32"
+    precision = "no" if wish == "fp32" else wish
+    return Accelerator(mixed_precision=precision, cpu=not torch.accelerator.is_available())
+
+
+def _parts(dataset: Dataset, recipe: Recipe, display: Display) -> tuple[ImageSet, ImageSet]:
+    """The data's own validation part, or one split off."""
+    if dataset.val is not None:
+        return dataset.train, dataset.val
+    train_set, val_set = split_off(dataset.train, recipe.data.val_fraction, recipe.training.seed)
+    display.say(f"No validation part in the data: {len(val_set):,} pictures split off, {len(train_set):,} to train on.")
+    return train_set, val_set
+
+
+def _described(model: Classifier) -> str:
+    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    config = model.config
+    return f"{config.backbone.name} with {config.head.kind}, {millions:.1f} M parameters, {model.num_classes} labels"
+
+
+def _finish(
+    folder: RunFolder,
+    recipe: Recipe,
+    val_set: ImageSet,
+    accelerator: Accelerator,
+    display: Display,
+    progress: Progress,
+    notes: list[str],
+) -> Run:
+    """Figures of the best weights, and the report."""
+    accelerator.wait_for_everyone()
+    model = load(folder.best).to(accelerator.device)
+    found, scores = evaluate_model(model, val_set, recipe, accelerator)
+    metric = main_metric(model.config.task)
+    last = progress.history[-1]
+    metrics: dict[str, Any] = dict(found)
+    metrics |= {f"last_{metric}": last[metric], "best": progress.best_source, "epochs": len(progress.history)}
+    if f"ema_{metric}" in last:
+        metrics[f"ema_{metric}"] = last[f"ema_{metric}"]
+    metrics["seconds"] = sum(row["seconds"] for row in progress.history)
+    if accelerator.is_main_process:
+        folder.write_metrics(metrics)
+        data = ReportData(
+            title=f"{folder.path.name}: {model.config.backbone.name} with {model.config.head.kind}",
+            task=model.config.task,
+            labels=model.labels,
+            settings=recipe.model_dump(mode="json"),
+            history=progress.history,
+            metrics=found,
+            scores=scores.probabilities(model.config.task),
+            targets=scores.targets,
+            validation=val_set.select(scores.indices.numpy()),
+            notes=notes,
+        )
+        write_report(folder.report, data)
+        _point_last_to(folder.path)
+    display.say(f"Best {metric} {found[metric]:.2f} ({progress.best_source}). Report: {folder.report}")
+    return Run(folder.path, metrics)
+
+
+def _point_last_to(path: Path) -> None:
+    """Let ``runs/last`` mean this run, where links can be made."""
+    link = path.parent / "last"
+    if link.exists() and not link.is_symlink():
+        return
+    part = path.parent / ".last.part"
+    try:
+        part.unlink(missing_ok=True)
+        part.symlink_to(path.name)
+        part.replace(link)
+    except OSError:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,76 @@
+"""The model that a recipe describes, with its first weights."""
+
+from pathlib import Path
+
+from mldecoder.backbones import Backbone, create_backbone
+from mldecoder.backbones.weights import load_weights
+from mldecoder.config import BackboneConfig, PreprocessingConfig, Task
+from mldecoder.convert import read_checkpoint, state_of
+from mldecoder.errors import CheckpointError
+from mldecoder.model import Classifier, join, load
+from mldecoder.recipes import Recipe
+from mldecoder.training.console import Display
+
+__all__ = ["build_model"]
+
+
+def build_model(recipe: Recipe, labels: tuple[str, ...], task: Task, display: Display) -> Classifier:
+    """Backbone and head as the recipe wants them; says where the first weights come from."""
+    wish, size = recipe.backbone, recipe.image.size
+    described = BackboneConfig(**wish.model_dump(include=set(BackboneConfig.model_fields)))
+    if described.img_size is None and size != 224:
+        described = described.model_copy(update={"img_size": (size, size)})
+    backbone = _backbone(described, recipe, display)
+    statistics = backbone.preprocessing
+    unit = recipe.image.statistics == "unit"
+    preprocessing = PreprocessingConfig.model_validate(
+        recipe.image.model_dump(include={"resize", "crop_pct", "interpolation"})
+        | {"size": (size, size)}
+        | ({} if unit else {"mean": statistics.mean, "std": statistics.std})
+    )
+    model = join(backbone, described, recipe.head, labels, task=task, preprocessing=preprocessing)
+    if wish.init_from is not None:
+        _initialise(model, wish.init_from, display)
+    return model
+
+
+def _backbone(described: BackboneConfig, recipe: Recipe, display: Display) -> Backbone:
+    wish = recipe.backbone
+    arguments = {
+        "img_size": described.img_size,
+        "in_chans": described.in_chans,
+        "keep_prefix_tokens": described.keep_prefix_tokens,
+        "options": described.options,
+    }
+    if wish.pretrained is False or wish.init_from is not None:
+        return create_backbone(described.name, **arguments)  # type: ignore[arg-type]
+    try:
+        return create_backbone(described.name, pretrained=True, **arguments)  # type: ignore[arg-type]
+    except Exception as error:
+        if wish.pretrained != "auto":
+            raise CheckpointError(
+                f"The pretrained weights of {described.name} could not be had: {str(error).splitlines()[0]} "
+                f"Pass a file with --init-from, or set backbone.pretrained=false."
+            ) from error
+        display.say(
+            f"Warning: the pretrained weights of {described.name} could not be downloaded, so training starts from "
+            f"random ones and will need far more pictures and epochs. Pass a file of weights with --init-from."
+        )
+        return create_backbone(described.name, **arguments)  # type: ignore[arg-type]
+
+
+def _initialise(model: Classifier, source: str, display: Display) -> None:
+    """Fill the backbone from a file of weights, or backbone and, where the labels are the same, head from a model."""
+    if not Path(source).is_dir():
+        load_weights(model.backbone, state_of(read_checkpoint(source)), source)
+        display.say(f"Backbone from {source}.")
+        return
+    other = load(source)
+    load_weights(model.backbone, other.backbone.model.state_dict(), source)
+    same = other.labels == model.labels and other.config.head.kind == model.config.head.kind
+    shapes = {key: value.shape for key, value in model.head.state_dict().items()}
+    if same and shapes == {key: value.shape for key, value in other.head.state_dict().items()}:
+        model.head.load_state_dict(other.head.state_dict())
+        display.say(f"Backbone and head from {source}.")
+    else:
+        display.say(f"Backbone from {source}; the head starts fresh.")

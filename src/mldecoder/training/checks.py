@@ -1,0 +1,71 @@
+"""What can be known to go wrong before the first step."""
+
+from dataclasses import dataclass
+
+from mldecoder.config import Task
+from mldecoder.data.dataset import ImageSet
+from mldecoder.errors import TrainingError
+from mldecoder.recipes import Recipe
+
+__all__ = ["Findings", "check"]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Lines worth reading before hours of training."""
+
+    warnings: tuple[str, ...]
+
+
+def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Findings:
+    """Look at data and recipe; raise on what cannot train, warn about what probably will not.
+
+    Raises:
+        TrainingError: when nothing could be learnt.
+    """
+    counts = train.targets.counts()
+    if len(train) == 0 or len(val) == 0:
+        raise TrainingError(f"Training needs pictures, got {len(train)} to train on and {len(val)} to validate on.")
+    if int(counts.positives.sum()) == 0:
+        raise TrainingError("All training targets are zero: no picture has any label. Check the label column or file.")
+    if recipe.optimiser.lr == 0 or (recipe.optimiser.head_factor == 0):
+        raise TrainingError(
+            f"The learning rate of the head is 0 (optimiser.lr={recipe.optimiser.lr}, "
+            f"head_factor={recipe.optimiser.head_factor}): it would stay random. Set both above 0."
+        )
+    if task == "single-label" and len(train.labels) < 2:
+        raise TrainingError("Single-label training needs at least 2 labels, got 1. Set data.task=multi-label.")
+    if task == "multi-label" and recipe.loss.get("kind") == "softmax":
+        raise TrainingError("loss.kind=softmax is for one label a picture, this data has several. Use asymmetric.")
+    warnings = [
+        *_never(train, "training"),
+        *_never(val, "validation"),
+        *_always(train),
+    ]
+    if recipe.optimiser.backbone_factor == 0 and recipe.training.freeze == "none":
+        warnings.append("optimiser.backbone_factor is 0: it does not learn. training.freeze=backbone is faster.")
+    if len(train) < recipe.training.batch_size:
+        warnings.append(
+            f"{len(train)} pictures do not fill one batch of {recipe.training.batch_size}: they are repeated. "
+            f"Set training.batch_size={max(1, len(train) // 4)}."
+        )
+    return Findings(tuple(warnings))
+
+
+def _never(part: ImageSet, name: str) -> list[str]:
+    positives = part.targets.counts().positives
+    missing = [label for label, count in zip(part.labels, positives.tolist(), strict=True) if count == 0]
+    if not missing:
+        return []
+    what = "cannot be learnt" if name == "training" else "are left out of the mean"
+    return [f"{len(missing)} labels never occur in the {name} part and {what}: {_few(missing)}."]
+
+
+def _always(part: ImageSet) -> list[str]:
+    positives = part.targets.counts().positives
+    full = [label for label, count in zip(part.labels, positives.tolist(), strict=True) if count == len(part)]
+    return [f"{len(full)} labels are on every training picture and say nothing: {_few(full)}."] if full else []
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,118 @@
+"""Batches for training and evaluation: decoding and variation in worker processes."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from mldecoder.config import PreprocessingConfig
+from mldecoder.data.dataset import Arrays, ImageSet
+from mldecoder.data.images import BrokenLog, Item, TorchImages, why_broken
+from mldecoder.data.transforms import evaluation_transform
+from mldecoder.training.order import EpochBatches, Key, seed_of
+
+__all__ = ["Batch", "VariedImages", "evaluation_batches", "note_broken", "training_batches", "workers_for"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pictures on their way: uint8 ``(b, 3, h, w)``, targets ``(b, n)``, and which ones they are."""
+
+    images: Tensor
+    targets: Tensor
+    indices: Tensor
+    broken: Tensor
+
+
+class VariedImages(Dataset[Item]):
+    """Pictures whose variation is a function of seed, epoch and place in the epoch.
+
+    Torch's generator is put back afterwards, so that loading in the main process disturbs nobody.
+    """
+
+    def __init__(self, images: TorchImages, seed: int) -> None:
+        self.images = images
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, key: Key) -> Item:
+        epoch, place, index = key
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_of(self.seed, epoch, place))
+            return self.images[index]
+
+
+def workers_for(image_set: ImageSet, device: torch.device, wish: int | None) -> int:
+    """How many processes decode pictures: all cores for an accelerator, few where the CPU has to compute too."""
+    if wish is not None:
+        return wish
+    if isinstance(image_set.pictures, Arrays):
+        return 0 if device.type == "cpu" else min(4, os.cpu_count() or 1)
+    return 1 if device.type == "cpu" else min(16, os.cpu_count() or 1)
+
+
+def training_batches(images: TorchImages, order: EpochBatches, device: torch.device, workers: int) -> Iterator[Batch]:
+    """Batches without end: the sampler says where; set its place before each pass."""
+    loader: DataLoader[Item] = DataLoader(
+        VariedImages(images, order.seed),
+        batch_sampler=order,
+        num_workers=workers,
+        pin_memory=device.type == "cuda",
+        persistent_workers=workers > 0,
+        prefetch_factor=4 if workers > 0 else None,
+        collate_fn=collate,
+    )
+    while True:
+        yield from loader
+
+
+def evaluation_batches(
+    image_set: ImageSet,
+    preprocessing: PreprocessingConfig,
+    *,
+    batch_size: int,
+    device: torch.device,
+    workers: int,
+    max_broken: float,
+    rank: int = 0,
+    world: int = 1,
+) -> Iterator[Batch]:
+    """This process's share of a set, each picture once, in order."""
+    images = TorchImages(image_set, evaluation_transform(preprocessing), max_broken)
+    loader: DataLoader[Item] = DataLoader(
+        images,
+        batch_size=batch_size,
+        sampler=range(rank, len(images), world),
+        num_workers=workers,
+        pin_memory=device.type == "cuda",
+        collate_fn=collate,
+    )
+    yield from loader
+
+
+def collate(items: list[Item]) -> Batch:
+    """Stack items into a batch."""
+    return Batch(
+        torch.stack([item["image"] for item in items]),
+        torch.stack([item["target"] for item in items]),
+        torch.tensor([item["index"] for item in items]),
+        torch.tensor([item["broken"] for item in items]),
+    )
+
+
+def note_broken(batch: Batch, image_set: ImageSet, log: BrokenLog) -> list[str]:
+    """Count a batch's broken pictures by name; returns a line for each one that is new."""
+    lines = []
+    for index in batch.indices[batch.broken].tolist():
+        name = image_set.pictures.name(index)
+        if name in log.reasons:
+            continue
+        reason = why_broken(image_set, index) or "could not be read the first time"
+        if log.add(name, reason):
+            lines.append(f"{name}: {reason}; skipped")
+    return lines

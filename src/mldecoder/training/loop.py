@@ -1,0 +1,253 @@
+"""The training loop.
+
+One page from data to weights. Accelerate brings device, precision and processes; what is random is a function of the
+seed and the step (:mod:`mldecoder.training.order`), so a checkpoint is weights, optimiser and a place to go on from.
+"""
+
+import time
+from contextlib import nullcontext
+from inspect import signature
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from mldecoder.data.dataset import ImageSet
+from mldecoder.data.images import TorchImages
+from mldecoder.data.transforms import normalise, training_transform
+from mldecoder.errors import TrainingError
+from mldecoder.losses import build
+from mldecoder.model import Classifier
+from mldecoder.recipes import Recipe
+from mldecoder.training.checkpoint import Checkpoint, Progress
+from mldecoder.training.console import Display
+from mldecoder.training.ema import Ema
+from mldecoder.training.evaluate import evaluate_model, main_metric
+from mldecoder.training.folder import RunFolder
+from mldecoder.training.loading import Batch, note_broken, training_batches, workers_for
+from mldecoder.training.mix import mix
+from mldecoder.training.optim import build_optimiser, build_schedule
+from mldecoder.training.order import EpochBatches, seed_everything
+
+__all__ = ["Trainer"]
+
+
+class Trainer:
+    """Trains a model on a set, evaluating after each epoch and writing everything into a run folder.
+
+    Args:
+        model: What to train; its config says how it wants its pictures.
+        train: Pictures to learn from.
+        val: Pictures to choose the best weights on.
+        recipe: The hyper-parameters.
+        folder: Where everything is written.
+        accelerator: Device, precision and processes.
+        display: What the person sees.
+    """
+
+    def __init__(
+        self,
+        model: Classifier,
+        train: ImageSet,
+        val: ImageSet,
+        recipe: Recipe,
+        folder: RunFolder,
+        accelerator: Accelerator,
+        display: Display,
+    ) -> None:
+        settings = recipe.training
+        self.recipe, self.settings, self.folder = recipe, settings, folder
+        self.train_set, self.val_set = train, val
+        self.accelerator, self.display = accelerator, display
+        self.preprocessing = model.config.preprocessing
+        self.progress = Progress()
+        if settings.freeze == "backbone":
+            model.backbone.requires_grad_(False)
+        model.to(accelerator.device)
+        if settings.channels_last and accelerator.device.type == "cuda":
+            model.to(memory_format=torch.channels_last)
+        self.order = EpochBatches(
+            len(train),
+            settings.batch_size,
+            seed=settings.seed,
+            rank=accelerator.process_index,
+            world=accelerator.num_processes,
+            accumulate=settings.accumulate,
+            repeats=recipe.augment.repeats,
+        )
+        images = TorchImages(
+            train,
+            training_transform(recipe.augment, self.preprocessing.size, self.preprocessing.interpolation),
+            recipe.data.max_broken,
+        )
+        self.broken = images.broken_log()
+        workers = workers_for(train, accelerator.device, recipe.data.workers)
+        self.batches = training_batches(images, self.order, accelerator.device, workers)
+        options = dict(recipe.loss)
+        self.loss = build(options.pop("kind", "asymmetric"), options)
+        self.sums = signature(self.loss).parameters["reduction"].default == "sum"
+        self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
+        optimiser = build_optimiser(model, recipe.optimiser)
+        self.schedule = build_schedule(optimiser, settings, settings.epochs * self.order.steps)
+        self.plain = model
+        self.model, self.optimiser = accelerator.prepare(model, optimiser)
+        if settings.compile:
+            self.model = torch.compile(self.model)
+        self.saved_at = time.monotonic()
+
+    def run(self) -> Progress:
+        """Train to the last epoch, from wherever the run stands."""
+        for epoch in range(self.progress.epoch, self.settings.epochs):
+            self._epoch(epoch)
+            self._finish_epoch(epoch)
+        return self.progress
+
+    def resume(self) -> None:
+        """Go on from the run's checkpoint, if it got as far as writing one."""
+        if not self.folder.checkpoint.exists():
+            return
+        checkpoint = Checkpoint.load(self.folder.checkpoint)
+        self.progress = checkpoint.progress
+        for name, part in self._parts().items():
+            part.load_state_dict(checkpoint.states[name])
+
+    def _epoch(self, epoch: int) -> None:
+        steps, progress = self.order.steps, self.progress
+        self.order.set_place(epoch, progress.step)
+        self.model.train()
+        self.display.begin(f"Epoch {epoch + 1}/{self.settings.epochs}", steps, progress.step)
+        started, first = time.monotonic(), progress.step
+        waiting: list[tuple[Tensor, list[Batch]]] = []  # steps whose loss has not been looked at
+        for step in range(progress.step, steps):
+            waiting.append(self._step(epoch * steps + step))
+            last = step + 1 == steps
+            due = self._checkpoint_due(step + 1)
+            if last or due or self.accelerator.device.type == "cpu" or len(waiting) >= self.settings.log_every:
+                progress.loss_sum += self._look_at(waiting, epoch, step)
+                progress.step = step + 1
+                speed = (step + 1 - first) * self.settings.batch_size / (time.monotonic() - started)
+                mean = progress.loss_sum / progress.step
+                self.display.advance(progress.step, f"loss {mean:.3f}  {speed:.0f} images/s")
+            if due and not last:
+                self._save_checkpoint()
+        progress.seconds += time.monotonic() - started
+
+    def _step(self, step: int) -> tuple[Tensor, list[Batch]]:
+        """One optimiser step: its loss, still on the device, and its pictures."""
+        goes = [next(self.batches) for _ in range(self.settings.accumulate)]  # a new epoch's loader draws a number
+        seed_everything(self.settings.seed, step, self.accelerator.process_index)
+        total = torch.zeros((), device=self.accelerator.device)
+        for number, batch in enumerate(goes):
+            last = number + 1 == len(goes)
+            with nullcontext() if last else self.accelerator.no_sync(self.model):
+                loss = self._loss_of(batch)
+                self.accelerator.backward(loss)
+            total += loss.detach()
+        if self.settings.clip_norm is not None:
+            self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        if not self.accelerator.optimizer_step_was_skipped:
+            self.schedule.step()
+        if self.ema is not None:
+            self.ema.update(self.plain, step)
+        return total, goes
+
+    def _loss_of(self, batch: Batch) -> Tensor:
+        device = self.accelerator.device
+        images = normalise(batch.images.to(device, non_blocking=True), self.preprocessing)
+        targets = batch.targets.to(device, non_blocking=True)
+        images, targets = mix(images, targets, self.recipe.augment)
+        with self.accelerator.autocast():
+            logits = self.model(images)
+        loss = self.loss(logits, targets)
+        # Processes average their gradients: a sum over the whole step is the sum of the shares, a mean their mean.
+        return loss * self.accelerator.num_processes if self.sums else loss / self.settings.accumulate
+
+    def _look_at(self, waiting: list[tuple[Tensor, list[Batch]]], epoch: int, step: int) -> float:
+        """Sum of the steps' losses; broken pictures are noted, and a loss that is no number ends the run."""
+        losses = torch.stack([loss for loss, _ in waiting])
+        losses = self.accelerator.reduce(losses, reduction="mean").cpu()
+        for number, (loss, (_, goes)) in enumerate(zip(losses, waiting, strict=True)):
+            for batch in goes:
+                for line in note_broken(batch, self.train_set, self.broken):
+                    self.display.say(line)
+            if not torch.isfinite(loss):
+                raise TrainingError(self._not_finite(float(loss), goes, epoch, step - len(waiting) + number + 1))
+        waiting.clear()
+        return float(losses.sum())
+
+    def _not_finite(self, loss: float, goes: list[Batch], epoch: int, step: int) -> str:
+        names = [self.train_set.pictures.name(int(i)) for batch in goes for i in batch.indices]
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        good = self.folder.checkpoint if self.folder.checkpoint.exists() else "none yet"
+        return (
+            f"The loss is {loss} at epoch {epoch + 1}, step {step + 1}, on {shown}. Last good checkpoint: {good}. "
+            f"Lower optimiser.lr, set training.clip_norm=1, or use training.precision=fp32."
+        )
+
+    def _finish_epoch(self, epoch: int) -> None:
+        progress = self.progress
+        row: dict[str, float] = {
+            "epoch": epoch + 1,
+            "loss": progress.loss_sum / self.order.steps,
+            "lr": float(self.schedule.get_last_lr()[-1]),
+            "seconds": progress.seconds,
+            "images_per_second": self.order.steps * self.settings.batch_size / max(progress.seconds, 1e-9),
+        }
+        last = epoch + 1 == self.settings.epochs
+        if last or (epoch + 1) % self.settings.eval_every == 0:
+            row |= self._evaluate(epoch)
+        progress.history.append(row)
+        progress.epoch, progress.step, progress.loss_sum, progress.seconds = epoch + 1, 0, 0.0, 0.0
+        if self.accelerator.is_main_process:
+            self.folder.write_history(progress.history)
+            self.folder.write_tensorboard(row, progress.epoch)
+            self.plain.save_pretrained(self.folder.last)
+            if self.ema is not None:
+                self.ema.model.save_pretrained(self.folder.ema)
+        self._save_checkpoint()
+        told = {key: value for key, value in row.items() if key in {"mAP", "ema_mAP", "top1", "ema_top1", "OF1"}}
+        self.display.say(
+            f"Epoch {epoch + 1}/{self.settings.epochs}: loss {row['loss']:.3f}, "
+            + ", ".join(f"{key} {value:.2f}" for key, value in told.items())
+            + f" ({row['images_per_second']:.0f} images/s)"
+        )
+
+    def _evaluate(self, epoch: int) -> dict[str, float]:
+        """Figures of the weights and of their average; the best so far are saved."""
+        found: dict[str, float] = {}
+        metric = main_metric(self.plain.config.task)
+        for prefix, model in (("", self.plain), ("ema_", self.ema.model if self.ema else None)):
+            if model is None:
+                continue
+            result, _ = evaluate_model(model, self.val_set, self.recipe, self.accelerator)
+            found |= {prefix + key: value for key, value in result.items()}
+            if result[metric] > self.progress.best:
+                self.progress.best = result[metric]
+                self.progress.best_source = f"{'EMA' if prefix else 'weights'} of epoch {epoch + 1}"
+                if self.accelerator.is_main_process:
+                    model.config = model.config.model_copy(update={"metrics": result})
+                    model.save_pretrained(self.folder.best)
+        return found
+
+    def _checkpoint_due(self, step: int) -> bool:
+        every = self.settings.checkpoint_steps
+        if every is not None:
+            return step % every == 0
+        return time.monotonic() - self.saved_at > 60 * self.settings.checkpoint_minutes
+
+    def _save_checkpoint(self) -> None:
+        if self.accelerator.is_main_process:
+            states = {name: part.state_dict() for name, part in self._parts().items()}
+            Checkpoint(self.progress, states).save(self.folder.checkpoint)
+        self.saved_at = time.monotonic()
+
+    def _parts(self) -> dict[str, Any]:
+        parts: dict[str, Any] = {"model": self.plain, "optimiser": self.optimiser, "schedule": self.schedule}
+        if self.ema is not None:
+            parts["ema"] = self.ema.model
+        if self.accelerator.scaler is not None:
+            parts["scaler"] = self.accelerator.scaler
+        return parts
