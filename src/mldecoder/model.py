@@ -201,11 +201,11 @@ def create_model(
         options=backbone_options,
     )
     described = BackboneConfig(
-        name=backbone,
+        name=body.name,
         img_size=size,
         in_chans=in_chans,
         keep_prefix_tokens=keep_prefix_tokens,
-        options=dict(backbone_options or {}),
+        options=dict(body.options),
     )
     return join(body, described, head, names, task=task)
 
@@ -228,7 +228,9 @@ def replace_head(
     """
     body = wrap_backbone(model)
     names = _names(labels if labels is not None else num_classes)
-    classifier = join(body, BackboneConfig(name=body.name, in_chans=body.in_chans), head, names, task=task)
+    size = body.preprocessing.size
+    described = BackboneConfig(name=body.name, img_size=size, in_chans=body.in_chans, options=dict(body.options))
+    classifier = join(body, described, head, names, task=task)
     classifier._foreign = True
     return classifier
 
@@ -284,7 +286,9 @@ def load(path: str | Path, *, map_location: str = "cpu") -> Classifier:
 def _check_rebuildable(model: Classifier) -> None:
     """Refuse to save a model whose config would not bring its backbone back."""
     described = model.config.backbone
-    again = create_backbone(described.name, img_size=described.img_size, in_chans=described.in_chans).state_dict()
+    again = create_backbone(
+        described.name, img_size=described.img_size, in_chans=described.in_chans, options=described.options
+    ).state_dict()
     own = model.backbone.state_dict()
     if {key: value.shape for key, value in own.items()} != {key: value.shape for key, value in again.items()}:
         raise CheckpointError(

@@ -1,7 +1,9 @@
 """Every recipe trains: its own backbone, loss, optimiser and augmentations on a few small pictures."""
 
 import gc
+import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,8 +50,8 @@ def test_every_recipe_trains_two_steps(name: str, tmp_path: Path) -> None:
         overrides=[*overrides, f"data.options={options}"],
         quiet=True,
     )
-    metric = "top1" if recipe.data.task == "single-label" else "mAP"
-    assert 0 <= run.metrics[metric] <= 100
-    assert run.metrics["epochs"] == 1
-    assert math.isfinite(run.metrics[metric])
-    gc.collect()  # the next backbone may be large
+    (epoch,) = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    shutil.rmtree(run.path)  # some hold gigabytes
+    gc.collect()
+    assert math.isfinite(epoch["loss"])
+    assert 0 <= run.metrics["top1" if recipe.data.task == "single-label" else "mAP"] <= 100

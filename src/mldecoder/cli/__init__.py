@@ -9,7 +9,7 @@ from rich.console import Console
 from mldecoder import __version__
 from mldecoder.cli.convert import convert
 from mldecoder.cli.data import data
-from mldecoder.cli.evaluate import evaluate
+from mldecoder.cli.eval import evaluate
 from mldecoder.cli.recipes import recipes
 from mldecoder.cli.train import train
 from mldecoder.errors import MLDecoderError

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from mldecoder.config import BackboneConfig, HeadConfig, MLDecoderConfig, Section, Task
 from mldecoder.data.options import DataOptions
 from mldecoder.data.transforms import AugmentConfig
-from mldecoder.losses import build
+from mldecoder.losses import Loss, build
 
 __all__ = [
     "BackboneSettings",
@@ -104,7 +104,8 @@ class EvaluationSettings(Section):
 class Recipe(Section):
     """Everything that decides what a training run does, given its data.
 
-    ``expected`` holds the figures to be reached, each with its source.
+    ``expected`` holds the figures to be reached, each with its source. ``loss.kind: auto`` takes the loss that fits
+    the data's task.
     """
 
     name: str = "recipe"
@@ -115,7 +116,7 @@ class Recipe(Section):
     image: ImageSettings = ImageSettings()
     data: DataSettings = DataSettings()
     augment: AugmentConfig = AugmentConfig()
-    loss: dict[str, Any] = {"kind": "asymmetric"}
+    loss: dict[str, Any] = {"kind": "auto"}
     optimiser: OptimiserSettings = OptimiserSettings()
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
@@ -123,6 +124,25 @@ class Recipe(Section):
     @field_validator("loss")
     @classmethod
     def _buildable(cls, value: dict[str, Any]) -> dict[str, Any]:
-        options = dict(value)
-        build(options.pop("kind", "asymmetric"), options)
+        for task in _LOSS_OF_TASK:
+            _build(value, task)
         return value
+
+    def loss_of(self, task: Task) -> Loss:
+        """The loss as a function."""
+        return _build(self.loss, task)
+
+
+_LOSS_OF_TASK: dict[Task, dict[str, Any]] = {
+    "multi-label": {"kind": "asymmetric", "gamma_neg": 4, "gamma_pos": 0, "clip": 0.05},
+    "single-label": {"kind": "softmax", "label_smoothing": 0.1},
+}
+
+
+def _build(loss: dict[str, Any], task: Task) -> Loss:
+    options = dict(loss)
+    kind = options.pop("kind", "auto")
+    if kind == "auto":
+        options = _LOSS_OF_TASK[task] | options
+        kind = options.pop("kind")
+    return build(kind, options)

@@ -21,12 +21,12 @@ from mldecoder.training.build import build_model
 from mldecoder.training.checkpoint import Progress
 from mldecoder.training.checks import check
 from mldecoder.training.console import Display
-from mldecoder.training.evaluate import evaluate_model, main_metric
 from mldecoder.training.folder import RunFolder
 from mldecoder.training.loop import Trainer
 from mldecoder.training.order import seed_everything
 from mldecoder.training.overfit import overfit
 from mldecoder.training.report import ReportData, write_report
+from mldecoder.training.scoring import evaluate_model, main_metric
 
 __all__ = ["Run", "choose_recipe", "evaluate", "overfit_batch", "train"]
 

@@ -3,6 +3,7 @@
 from copy import deepcopy
 
 import torch
+from torch import Tensor
 
 from mldecoder.model import Classifier
 
@@ -19,13 +20,17 @@ class Ema:
     def __init__(self, model: Classifier, decay: float) -> None:
         self.decay = decay
         self.model = deepcopy(model).eval().requires_grad_(False)
+        self._pairs: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
     def update(self, model: Classifier, step: int) -> None:
         """Move towards the model's weights after optimiser step ``step``."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        own, new = self.model.state_dict(), model.state_dict()
-        moving = [key for key, value in own.items() if value.is_floating_point()]
-        torch._foreach_lerp_([own[key] for key in moving], [new[key] for key in moving], 1 - decay)
-        for key in own.keys() - set(moving):
-            own[key].copy_(new[key])
+        if not self._pairs:  # the tensors of a model stay the same ones, so they are looked up once
+            average, weights = self.model.state_dict(), model.state_dict()
+            self._pairs = [(average[key], weights[key]) for key in average]
+        moving = [pair for pair in self._pairs if pair[0].is_floating_point()]
+        torch._foreach_lerp_([own for own, _ in moving], [new for _, new in moving], 1 - decay)
+        for own, new in self._pairs:
+            if not own.is_floating_point():
+                own.copy_(new)

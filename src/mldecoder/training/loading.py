@@ -48,12 +48,15 @@ class VariedImages(Dataset[Item]):
 
 
 def workers_for(image_set: ImageSet, device: torch.device, wish: int | None) -> int:
-    """How many processes decode pictures: all cores for an accelerator, few where the CPU has to compute too."""
+    """How many processes decode pictures: few where the CPU computes too, else nearly all cores.
+
+    A worker on every core slows the process that launches the device's kernels.
+    """
     if wish is not None:
         return wish
     if isinstance(image_set.pictures, Arrays):
         return 0 if device.type == "cpu" else min(4, os.cpu_count() or 1)
-    return 1 if device.type == "cpu" else min(16, os.cpu_count() or 1)
+    return 1 if device.type == "cpu" else max(1, min(16, (os.cpu_count() or 1) - 4))
 
 
 def training_batches(images: TorchImages, order: EpochBatches, device: torch.device, workers: int) -> Iterator[Batch]:

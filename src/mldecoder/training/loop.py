@@ -17,18 +17,17 @@ from mldecoder.data.dataset import ImageSet
 from mldecoder.data.images import TorchImages
 from mldecoder.data.transforms import normalise, training_transform
 from mldecoder.errors import TrainingError
-from mldecoder.losses import build
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
 from mldecoder.training.checkpoint import Checkpoint, Progress
 from mldecoder.training.console import Display
 from mldecoder.training.ema import Ema
-from mldecoder.training.evaluate import evaluate_model, main_metric
 from mldecoder.training.folder import RunFolder
 from mldecoder.training.loading import Batch, note_broken, training_batches, workers_for
 from mldecoder.training.mix import mix
 from mldecoder.training.optim import build_optimiser, build_schedule
 from mldecoder.training.order import EpochBatches, seed_everything
+from mldecoder.training.scoring import evaluate_model, main_metric
 
 __all__ = ["Trainer"]
 
@@ -84,8 +83,7 @@ class Trainer:
         self.broken = images.broken_log()
         workers = workers_for(train, accelerator.device, recipe.data.workers)
         self.batches = training_batches(images, self.order, accelerator.device, workers)
-        options = dict(recipe.loss)
-        self.loss = build(options.pop("kind", "asymmetric"), options)
+        self.loss = recipe.loss_of(model.config.task)
         self.sums = signature(self.loss).parameters["reduction"].default == "sum"
         self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
         optimiser = build_optimiser(model, recipe.optimiser)

@@ -54,7 +54,7 @@ def build_schedule(optimiser: Optimizer, settings: TrainingSettings, steps: int)
             optimiser,
             max_lr=rates,
             total_steps=max(2, steps),
-            pct_start=max(settings.warmup, 1 / max(2, steps)),
+            pct_start=max(settings.warmup, 1.5 / max(2, steps)),  # torch divides by pct_start * steps - 1
             cycle_momentum=False,
         )
     rising = round(settings.warmup * steps)

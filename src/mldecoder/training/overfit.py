@@ -6,7 +6,6 @@ from accelerate import Accelerator
 from mldecoder.data.dataset import ImageSet
 from mldecoder.data.images import TorchImages
 from mldecoder.data.transforms import evaluation_transform, normalise
-from mldecoder.losses import build
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
 from mldecoder.training.console import Display
@@ -25,8 +24,7 @@ def overfit(
     batch = collate([images[i] for i in labelled[: min(recipe.training.batch_size, 32)]])
     pictures = normalise(batch.images.to(accelerator.device), model.config.preprocessing)
     targets = batch.targets.to(accelerator.device)
-    options = dict(recipe.loss)
-    loss_of = build(options.pop("kind", "asymmetric"), options)
+    loss_of = recipe.loss_of(model.config.task)
     model = model.to(accelerator.device).train()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
