@@ -23,6 +23,12 @@ types: install
 test: lint types
 	$(BIN)/pytest
 
+demo: install
+	$(BIN)/mldecoder demo
+
+docs: install
+	$(BIN)/python -m tools.head_cost
+
 test-slow: install
 	$(BIN)/pytest -m slow
 

@@ -40,7 +40,8 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run from its first step to its last, undisturbed."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    mld.train(recipe="scenes", output=folder, overrides=[*TINY, "training.checkpoint_steps=2"], quiet=True)
+    result = run("train", "--recipe", "scenes", "--output", str(folder), *sets(*TINY, "training.checkpoint_steps=2"))
+    assert result.returncode == 0, result.stderr
     return folder
 
 
@@ -82,7 +83,7 @@ def test_a_killed_run_resumes_to_the_same_weights(finished: Path, tmp_path: Path
     time.sleep(moment)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    mld.train(output=folder, resume=True, quiet=True)
+    assert run("train", "--output", str(folder), "--resume").returncode == 0
     for part in ("last", "ema", "best"):
         for key, value in weights(finished / part).items():
             assert torch.equal(weights(folder / part)[key], value), f"{part}: {key}"

@@ -9,6 +9,7 @@ from rich.console import Console
 from mldecoder import __version__
 from mldecoder.cli.convert import convert
 from mldecoder.cli.data import data
+from mldecoder.cli.demo import demo
 from mldecoder.cli.eval import evaluate
 from mldecoder.cli.recipes import recipes
 from mldecoder.cli.train import train
@@ -29,6 +30,7 @@ app.command(name="eval")(evaluate)
 app.command()(data)
 app.command()(recipes)
 app.command()(convert)
+app.command()(demo)
 
 
 @app.callback(invoke_without_command=True)

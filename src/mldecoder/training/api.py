@@ -1,6 +1,6 @@
 """Train and evaluate, as functions; the command line calls these."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -38,6 +38,10 @@ class Run:
     path: Path
     metrics: dict[str, Any]
 
+    def history(self) -> list[dict[str, float]]:
+        """What each epoch gave."""
+        return RunFolder(self.path).read_history()
+
     def model(self) -> Classifier:
         """The best weights of the run."""
         return load(self.path)
@@ -51,6 +55,7 @@ def train(
     init_from: str | Path | None = None,
     overrides: Sequence[str] = (),
     resume: bool = False,
+    compare: Mapping[str, Sequence[Mapping[str, float]]] | None = None,
     quiet: bool = False,
 ) -> Run:
     """Train a model on pictures and tags, evaluate it, and leave everything in a run folder.
@@ -63,6 +68,7 @@ def train(
         init_from: A file of backbone weights, or a model folder.
         overrides: Such as ``training.epochs=3``.
         resume: Go on with the run in ``output``.
+        compare: Histories of other runs by name, to be drawn beside this one in the report.
         quiet: Print nothing.
 
     Example:
@@ -93,7 +99,7 @@ def train(
     with display:
         progress = trainer.run()
     notes = [*findings.warnings, *trainer.broken.report()]
-    return _finish(folder, chosen, val_set, accelerator, display, progress, notes)
+    return _finish(folder, chosen, val_set, accelerator, display, progress, notes, compare or {})
 
 
 def evaluate(
@@ -233,6 +239,7 @@ def _finish(
     display: Display,
     progress: Progress,
     notes: list[str],
+    compare: Mapping[str, Sequence[Mapping[str, float]]],
 ) -> Run:
     """Figures of the best weights, and the report."""
     accelerator.wait_for_everyone()
@@ -258,6 +265,7 @@ def _finish(
             targets=scores.targets,
             validation=val_set.select(scores.indices.numpy()),
             notes=notes,
+            compare=compare,
         )
         write_report(folder.report, data)
         _point_last_to(folder.path)

@@ -49,6 +49,10 @@ class RunFolder:
         content = yaml.safe_load(self.settings.read_text(encoding="utf-8"))
         return content["data"], Recipe.model_validate(content["recipe"])
 
+    def read_history(self) -> list[dict[str, float]]:
+        """The epochs so far."""
+        return [json.loads(line) for line in self.history.read_text(encoding="utf-8").splitlines()]
+
     def write_history(self, rows: list[dict[str, float]]) -> None:
         """All epochs so far, a line each."""
         write(self.history, "".join(json.dumps(row) + "\n" for row in rows))
