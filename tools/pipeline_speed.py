@@ -60,11 +60,12 @@ def table(rows: list[dict[str, float]], commit: str, hardware: str) -> Table:
         commit,
         hardware,
         rows,
-        "ResNet-50 with ML-Decoder, 224 px, bf16, batch 64, the whole training step; *from memory* repeats eight decoded "
-        "batches. *kept* compares within one run; the speed from memory itself moved between 1,855 and 2,367 from run to "
-        "run, so single figures are good to about a tenth. Sixteen workers decode more than twice what the device takes, "
-        "and still training from files is slowest: they take the cores from the process that launches the kernels, "
-        "which is what limits a step of 64 pictures. The default leaves four cores free.",
+        "ResNet-50 with ML-Decoder, 224 px, bf16, batch 64, the whole training step; *from memory* repeats eight "
+        "decoded batches. *kept* compares within one run; the speed from memory itself moved between 1,855 and "
+        "2,367 from run to run, so single figures are good to about a tenth. Sixteen workers decode more than "
+        "twice what the device takes, and still training from files is slowest: they take the cores from the "
+        "process that launches the kernels, which is what limits a step of 64 pictures. The default leaves four "
+        "cores free.",
     )
 
 

@@ -58,7 +58,7 @@ def read(path: Path, options: DataOptions) -> Dataset:
 
 def _load(file: Path) -> dict[str, Any]:
     try:
-        from scipy.io import loadmat  # type: ignore[import-untyped]
+        from scipy.io import loadmat
     except ImportError:
         raise DataError(f"{file.name} needs SciPy. Install it, or use a copy of the cars in class folders.") from None
     try:
