@@ -1,43 +1,11 @@
-import json
 from pathlib import Path
 
 import pytest
 
 from mldecoder.data.detect import open_dataset
 from mldecoder.errors import DataError
+from tests.data.layouts import coco, instances
 from tests.data.picture_files import picture
-
-
-def instances(path: Path, names: list[str], labels: dict[int, list[int]]) -> None:
-    """Keys as in instances_val2017.json (https://cocodataset.org/#format-data); category ids have gaps."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    images = [
-        {"license": 4, "file_name": name, "height": 16, "width": 24, "id": 1000 + i} for i, name in enumerate(names)
-    ]
-    annotations = [
-        {"segmentation": [], "area": 702.1, "iscrowd": i % 2, "image_id": 1000 + picture_, "bbox": [1, 2, 3, 4],
-         "category_id": category, "id": 10 * picture_ + i}
-        for picture_, categories in labels.items()
-        for i, category in enumerate(categories)
-    ]  # fmt: skip
-    categories = [
-        {"supercategory": "outdoor", "id": 13, "name": "stop sign"},
-        {"supercategory": "person", "id": 1, "name": "person"},
-        {"supercategory": "indoor", "id": 90, "name": "toothbrush"},
-    ]
-    content = {"info": {"year": 2014}, "licenses": [], "images": images, "annotations": annotations}
-    path.write_text(json.dumps({**content, "categories": categories}))
-
-
-def coco(root: Path, year: str = "2014", below: str = "") -> Path:
-    train = [f"COCO_train{year}_{i:012}.jpg" for i in (9, 25, 30)]
-    val = [f"COCO_val{year}_{i:012}.jpg" for i in (42, 73)]
-    for part, names in (("train", train), ("val", val)):
-        for i, name in enumerate(names):
-            picture(root / below / f"{part}{year}" / name, seed=i)
-    instances(root / f"annotations/instances_train{year}.json", train, {0: [1, 1, 90], 2: [13]})
-    instances(root / f"annotations/instances_val{year}.json", val, {0: [90]})
-    return root
 
 
 @pytest.mark.parametrize("below", ["", "images"])
@@ -51,7 +19,9 @@ def test_coco_is_found_and_labels_are_ordered_by_id(tmp_path: Path, below: str) 
         "COCO, 3 + 2 pictures, 3 labels, multi-label, "
         "found annotations/instances_train2014.json, annotations/instances_val2014.json"
     )
-    assert data.notes == ("2 pictures have no label (kept as negatives; data.drop_unlabelled=true drops them).",)
+    assert data.notes == (
+        "2 pictures have no label (kept as negatives; data.options.drop_unlabelled=true drops them).",
+    )
     prefix = f"{below}/" if below else ""
     assert data.train.pictures.name(0) == f"{prefix}train2014/COCO_train2014_000000000009.jpg"
     assert isinstance(data.train.pictures.read(2), bytes)
@@ -67,7 +37,7 @@ def test_pictures_without_labels_are_dropped_as_the_official_code_does(tmp_path:
 def test_two_years_need_a_choice(tmp_path: Path) -> None:
     coco(tmp_path, "2014")
     coco(tmp_path, "2017")
-    with pytest.raises(DataError, match=r"2014 and 2017\. Choose one with data\.year=2017"):
+    with pytest.raises(DataError, match=r"2014 and 2017\. Choose one with data\.options\.year=2017"):
         open_dataset(tmp_path)
     assert "train2017" in open_dataset(tmp_path, options={"year": 2017}).train.pictures.name(0)
 
@@ -90,7 +60,7 @@ def test_exports_with_annotations_beside_the_pictures_are_read(tmp_path: Path) -
 
 def test_missing_pictures_say_where_was_looked(tmp_path: Path) -> None:
     instances(tmp_path / "annotations/instances_train2014.json", ["a.jpg"], {0: [1]})
-    with pytest.raises(DataError, match=r"such as 'a\.jpg'; looked in .*train2014.*data\.images=FOLDER"):
+    with pytest.raises(DataError, match=r"such as 'a\.jpg'; looked in .*train2014.*data\.options\.images=FOLDER"):
         open_dataset(tmp_path)
 
 

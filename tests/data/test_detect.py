@@ -38,13 +38,13 @@ def test_a_format_may_be_asked_for(tmp_path: Path) -> None:
 def test_wrong_options_are_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"Unknown data option 'drop_unlabeled'\. Did you mean 'drop_unlabelled'"):
         open_dataset("scenes", options={"drop_unlabeled": True})
-    with pytest.raises(ConfigError, match=r"data\.task must be one of multi-label, single-label, got 'both'"):
+    with pytest.raises(ConfigError, match=r"data\.options\.task must be one of multi-label, single-label, got 'both'"):
         open_dataset("scenes", options={"task": "both"})
-    with pytest.raises(ConfigError, match=r"data\.count must be 1 or more, got 0"):
+    with pytest.raises(ConfigError, match=r"data\.options\.count must be 1 or more, got 0"):
         DataOptions(count=0)
-    with pytest.raises(DataError, match=r"data\.images must be a folder"):
+    with pytest.raises(DataError, match=r"data\.options\.images must be a folder"):
         open_dataset(tmp_path, options={"images": "nowhere"})
-    with pytest.raises(ConfigError, match=r"data\.drop_unlabelled must be true or false, got 'yes'"):
+    with pytest.raises(ConfigError, match=r"data\.options\.drop_unlabelled must be true or false, got 'yes'"):
         DataOptions.of({"drop_unlabelled": "yes"})
-    with pytest.raises(ConfigError, match=r"data\.year must be a whole number, got 'x'"):
+    with pytest.raises(ConfigError, match=r"data\.options\.year must be a whole number, got 'x'"):
         DataOptions.of({"year": "x"})

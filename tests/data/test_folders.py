@@ -4,6 +4,7 @@ import pytest
 
 from mldecoder.data.detect import open_dataset
 from mldecoder.errors import DataError
+from tests.data.layouts import imagenet
 from tests.data.picture_files import picture
 
 
@@ -21,12 +22,7 @@ def test_class_folders_without_parts_are_one_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("below", "val"), [("", "val"), ("", "validation"), ("ILSVRC/Data/CLS-LOC", "val")])
 def test_imagenet_has_a_train_and_a_val_folder(tmp_path: Path, below: str, val: str) -> None:
-    # folders of synsets as in the archive of the ImageNet challenge (ILSVRC2012)
-    root = tmp_path / below
-    picture(root / "train/n01440764/n01440764_10026.JPEG")
-    picture(root / "train/n01443537/n01443537_10007.JPEG")
-    picture(root / val / "n01443537/ILSVRC2012_val_00000236.JPEG")
-    data = open_dataset(tmp_path)
+    data = open_dataset(imagenet(tmp_path, below, val))
     assert data.val is not None
     assert data.labels == ("n01440764", "n01443537")
     assert data.val.targets.row(0).tolist() == [0, 1]

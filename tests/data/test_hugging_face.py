@@ -7,23 +7,14 @@ import pytest
 from mldecoder.data.decode import decode
 from mldecoder.data.detect import open_dataset
 from mldecoder.errors import DataError
+from tests.data.formats import hugging_face, saved
 from tests.data.picture_files import picture
 
 datasets: Any = pytest.importorskip("datasets")
 
 
-def saved(tmp_path: Path, feature: object, train: list[object], test: list[object], name: str = "label") -> Path:
-    parts = {}
-    for part, cells in (("train", train), ("test", test)):
-        files = [str(picture(tmp_path / "files" / f"{part}{i}.png", seed=i)) for i in range(len(cells))]
-        features = datasets.Features({"image": datasets.Image(), name: feature})
-        parts[part] = datasets.Dataset.from_dict({"image": files, name: cells}, features=features)
-    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
-    return tmp_path / "saved"
-
-
 def test_a_class_label_is_single_label(tmp_path: Path) -> None:
-    data = open_dataset(saved(tmp_path, datasets.ClassLabel(names=["cat", "dog"]), [0, 1, 1], [0]))
+    data = open_dataset(hugging_face(tmp_path))
     assert data.val is not None
     assert data.task == "single-label"
     assert data.labels == ("cat", "dog")
@@ -64,5 +55,5 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path: Path) -> None:
         open_dataset(f"hf:{tmp_path / 'nothing'}")
     assert "\n" not in str(error.value)
     folder = saved(tmp_path, datasets.Value("string"), ["a"], ["b"])
-    with pytest.raises(DataError, match=r"data\.label_column must be a column"):
+    with pytest.raises(DataError, match=r"data\.options\.label_column must be a column"):
         open_dataset(folder, options={"label_column": "nope"})

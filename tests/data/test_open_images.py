@@ -5,34 +5,8 @@ import pytest
 from mldecoder.data.dataset import UNKNOWN
 from mldecoder.data.detect import open_dataset
 from mldecoder.errors import DataError
-from tests.data.picture_files import picture, write
-
-# File names and headers of https://storage.googleapis.com/openimages/web/download_v7.html (image-level labels).
-HEADER = "ImageID,Source,LabelName,Confidence\n"
-CLASSES = [("/m/011k07", "Tortoise"), ("/m/0k4j", "Car"), ("/m/01g317", "Person"), ("/g/11abc", '"Sprenger, tulip"')]
-
-
-def open_images(root: Path) -> Path:
-    text = "LabelName,DisplayName\n" + "".join(f"{i},{name}\n" for i, name in CLASSES)
-    write(root / "oidv6-class-descriptions.csv", text)
-    human = (
-        "000002b66c9c498e,verification,/m/0k4j,1\n000002b66c9c498e,verification,/m/011k07,0\n"
-        "000002b97e5471a0,crowdsource-verification,/m/01g317,1\n0000048549557964,verification,/m/0k4j,0\n"
-        "000002b66c9c498e,verification,/m/unlisted,1\n"
-    )
-    write(root / "oidv6-train-annotations-human-imagelabels.csv", HEADER + human)
-    machine = (
-        "000002b66c9c498e,machine,/m/011k07,0.9\n000002b66c9c498e,machine,/m/01g317,0.8\n"
-        "000002b97e5471a0,machine,/m/0k4j,0.3\n"
-    )
-    write(root / "train-annotations-machine-imagelabels.csv", HEADER + machine)
-    validation = "0001eeaf4aed83f9,verification,/m/0k4j,1\n0004886b7d043cfd,verification,/g/11abc,1\n"
-    write(root / "validation-annotations-human-imagelabels.csv", HEADER + validation)
-    for i, name in enumerate(("000002b66c9c498e", "000002b97e5471a0")):
-        picture(root / "train" / f"{name}.jpg", seed=i)
-    picture(root / "validation" / "0001eeaf4aed83f9.jpg")
-    picture(root / "validation" / "0004886b7d043cfd.jpg")
-    return root
+from tests.data.layouts import open_images
+from tests.data.picture_files import write
 
 
 def test_only_what_people_verified_is_known(tmp_path: Path) -> None:

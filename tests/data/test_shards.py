@@ -1,41 +1,16 @@
-import io
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from mldecoder.data.detect import open_dataset
 from mldecoder.errors import DataError
-from tests.data.picture_files import picture, write
-
-# Members are named as in "The WebDataset Format": https://github.com/webdataset/webdataset
-
-
-def shard(path: Path, members: dict[str, bytes]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return path
-
-
-def jpeg(tmp_path: Path, seed: int) -> bytes:
-    return picture(tmp_path / "made" / f"{seed}.jpg", seed).read_bytes()
+from tests.data.formats import jpeg, shard, shards
+from tests.data.picture_files import write
 
 
 def test_shards_with_class_numbers_are_single_label(tmp_path: Path) -> None:
-    for number in range(3):
-        members: dict[str, bytes] = {}
-        for i in range(2):
-            key = f"{number}{i}"
-            members |= {f"{key}.jpg": jpeg(tmp_path, 2 * number + i), f"{key}.cls": str((number + i) % 3).encode()}
-        shard(tmp_path / "shards" / f"imagenet-train-{number:06}.tar", members)
-    shard(tmp_path / "shards" / "imagenet-val-000000.tar", {"v.jpg": jpeg(tmp_path, 9), "v.cls": b"2"})
-    write(tmp_path / "shards" / "classnames.txt", "tench\ngoldfish\nshark\n")
-    data = open_dataset(tmp_path / "shards")
+    data = open_dataset(shards(tmp_path))
     assert data.val is not None
     assert data.task == "single-label"
     assert data.labels == ("tench", "goldfish", "shark")

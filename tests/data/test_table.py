@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from mldecoder.data.cells import guess_separator, label_order, split_labels
 from mldecoder.data.dataset import UNKNOWN, Dataset
 from mldecoder.data.detect import open_dataset
 from mldecoder.errors import DataError
+from tests.data.formats import column_a_label, json_lines, json_list, parquet, pets
 from tests.data.picture_files import picture, write
 
 
@@ -17,13 +19,7 @@ def names_of(data: Dataset, i: int) -> set[str]:
 
 
 def test_a_list_of_breeds_is_single_label(tmp_path: Path) -> None:
-    """Columns of the Oxford-IIIT pets' list: file, breed, split; pictures in images/."""
-    rows = [("Abyssinian_1.jpg", "Abyssinian", "trainval"), ("pug_2.jpg", "pug", "trainval")]
-    rows += [("beagle_3.jpg", "beagle", "test"), ("pug_4.jpg", "pug", "test")]
-    for i, row in enumerate(rows):
-        picture(tmp_path / "images" / row[0], seed=i)
-    write(tmp_path / "list.csv", "file,breed,split\n" + "".join(",".join(row) + "\n" for row in rows))
-    write(tmp_path / "README.md", "Pets")
+    pets(tmp_path)
     for path in (tmp_path, tmp_path / "list.csv"):
         data = open_dataset(path)
         assert data.val is not None
@@ -55,30 +51,18 @@ def test_labels_in_one_column_are_split(tmp_path: Path, separator: str, column: 
 
 
 def test_one_column_a_label_knows_yes_no_and_unknown(tmp_path: Path) -> None:
-    for name in "ab":
-        picture(tmp_path / f"{name}.jpg")
-    write(tmp_path / "t.csv", "filename,cat,dog,hot dog,note\na.jpg,1,0,-1,fine\nb.jpg,,1.0,0,blurred\n")
-    data = open_dataset(tmp_path / "t.csv")
+    data = open_dataset(column_a_label(tmp_path))
     assert data.labels == ("cat", "dog", "hot dog")
     assert data.train.targets.rows([0, 1]).tolist() == [[1, 0, UNKNOWN], [UNKNOWN, 1, 0]]
     assert data.notes[0] == "Columns not used: note."
     assert "one column a label (3)" in data.description
 
 
-def test_json_lines_and_parquet_hold_lists(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for name in "ab":
-        picture(tmp_path / f"{name}.jpg")
-    records = [{"image": "a.jpg", "labels": ["x", "y"]}, {"image": "b.jpg", "labels": []}]
-    write(tmp_path / "t.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-    write(tmp_path / "t.json", json.dumps(records))
-    pq.write_table(pa.Table.from_pylist(records), tmp_path / "t.parquet")
-    for kind in ("jsonl", "json", "parquet"):
-        data = open_dataset(tmp_path / f"t.{kind}")
-        assert data.labels == ("x", "y")
-        assert data.train.targets.rows([0, 1]).tolist() == [[1, 1], [0, 0]]
+@pytest.mark.parametrize("make", [json_lines, json_list, parquet])
+def test_json_lines_and_parquet_hold_lists(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    data = open_dataset(make(tmp_path))
+    assert data.labels == ("x", "y")
+    assert data.train.targets.rows([0, 1, 2]).tolist() == [[1, 1], [0, 0], [1, 0]]
 
 
 def test_parquet_columns_of_numbers_with_gaps_are_unknown_there(tmp_path: Path) -> None:
@@ -110,7 +94,7 @@ def test_a_test_part_beside_a_val_part_is_left_out_with_a_note(tmp_path: Path) -
     data = open_dataset(tmp_path / "t.csv")
     assert data.val is not None
     assert data.val.targets.row(0).tolist() == [0, 1, 0]
-    assert data.notes[0] == "The test part (1 pictures) is left out; data.val_part=test validates on it."
+    assert data.notes[0] == "The test part (1 pictures) is left out; data.options.val_part=test validates on it."
     other = open_dataset(tmp_path / "t.csv", options={"val_part": "test"}).val
     assert other is not None
     assert other.targets.row(0).tolist() == [0, 0, 1]

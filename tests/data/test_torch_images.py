@@ -44,21 +44,26 @@ def test_broken_pictures_come_as_zeros_with_unknown_targets(tmp_path: Path, work
                 assert batch["target"][j].tolist() == data.targets.row(i).tolist()
                 assert why_broken(data, i) is None
         assert batch["target"].dtype == torch.int8
-    assert log.report() == [
-        "3 broken pictures were skipped (limit 3):",
+    assert log.report("training") == [
+        "3 broken pictures of the training part were skipped (limit 3):",
         "  1.png: zero bytes",
-        "  3.png: the file is missing.",
-        "  4.png: a folder, not a picture file.",
+        "  3.png: the file is missing",
+        "  4.png: a folder, not a picture file",
     ]
 
 
 def test_with_no_broken_picture_allowed_the_first_is_an_error(tmp_path: Path) -> None:
-    images = TorchImages(broken_set(tmp_path), to_tensor, max_broken=0)
-    assert not images[0]["broken"]
-    with pytest.raises(DataError, match=r"^1\.png: zero bytes"):
-        images[1]
-    with pytest.raises(DataError, match=r"^3\.png: the file is missing"):
-        images[3]
+    log = TorchImages(broken_set(tmp_path), to_tensor, max_broken=0).broken_log()
+    with pytest.raises(DataError, match=r"At most 0 .* got 1 \(1\.png: zero bytes\)\..* raise data\.max_broken"):
+        log.add("1.png", "zero bytes")
+
+
+def test_what_another_process_found_is_counted_once() -> None:
+    log = BrokenLog(2)
+    assert log.add_all({"a": "zero bytes", "b": "truncated"}) == ["a: zero bytes; skipped", "b: truncated; skipped"]
+    assert log.add_all({"b": "truncated"}) == []
+    with pytest.raises(DataError, match="At most 2"):
+        log.add_all({"a": "zero bytes", "c": "missing"})
 
 
 def test_more_broken_pictures_than_allowed_are_an_error_that_names_them() -> None:

@@ -62,3 +62,11 @@ def test_seeds_are_a_function_of_the_place() -> None:
     first = torch.rand(2)
     seed_everything(1, 2)
     assert torch.equal(first, torch.rand(2))
+
+
+@given(size=st.integers(1, 40), batch=st.integers(1, 10), repeats=st.integers(1, 3), epoch=st.integers(0, 3))
+def test_what_is_left_out_of_an_epoch_is_what_does_not_come(size: int, batch: int, repeats: int, epoch: int) -> None:
+    sampler = EpochBatches(size, batch, seed=0, repeats=repeats)
+    sampler.set_place(epoch)
+    assert sorted({*pictures(list(sampler)), *sampler.left_out()}) == list(range(size))
+    assert not set(pictures(list(sampler))) & set(sampler.left_out())

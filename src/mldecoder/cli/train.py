@@ -28,6 +28,6 @@ def train(
     from mldecoder.training import api
 
     if overfit_batch:
-        api.overfit_batch(data, recipe=recipe, init_from=init_from, overrides=set_ or [])
-        return
+        learnt = api.overfit_batch(data, recipe=recipe, init_from=init_from, overrides=set_ or [])
+        raise typer.Exit(0 if learnt else 1)
     api.train(data, recipe=recipe, output=output, init_from=init_from, overrides=set_ or [], resume=resume)

@@ -98,7 +98,7 @@ def _choose(path: Path, files: list[_Source], options: DataOptions) -> list[_Sou
     if options.year is not None:
         files = [source for source in files if source.year in {"", str(options.year)}]
     elif len(years) > 1:
-        raise DataError(f"{path} holds COCO of {' and '.join(years)}. Choose one with data.year={years[-1]}.")
+        raise DataError(f"{path} holds COCO of {' and '.join(years)}. Choose one with data.options.year={years[-1]}.")
     if not any(source.part == "train" for source in files):
         raise DataError(f"{path} has no instances_train*.json. Give the file that you want to train on as the path.")
     return files

@@ -91,7 +91,7 @@ def understand(table: Table, options: DataOptions, where: str) -> Columns:
     if path is None:
         raise DataError(
             f"{where} needs a column of picture paths (such as path, file or image); it has {_few(names)}. "
-            "Name it with data.path_column=NAME."
+            "Name it with data.options.path_column=NAME."
         )
     rest = [name for name in names if name != path]
     split = _split(table, rest, options, where)
@@ -106,7 +106,7 @@ def understand(table: Table, options: DataOptions, where: str) -> Columns:
     if label is None:
         raise DataError(
             f"{where} needs a column of labels (such as label or tags) or one column of 1, 0 or -1 a label; "
-            f"it has {_few(names)}. Name it with data.label_column=NAME."
+            f"it has {_few(names)}. Name it with data.options.label_column=NAME."
         )
     one = label.strip().lower() not in MANY
     return Columns(path, split, label, (), one, tuple(name for name in rest if name != label))

@@ -79,7 +79,7 @@ def open_dataset(
     if not place.exists() and not shards.find(place):
         raise DataError(_absent(place))
     if chosen.images is not None and not any(Path(base, chosen.images).is_dir() for base in ("", place, place.parent)):
-        raise DataError(f"data.images must be a folder, got {chosen.images!r}.")
+        raise DataError(f"data.options.images must be a folder, got {chosen.images!r}.")
     for name in [format] if format is not None else FORMATS:
         found = FORMATS[name].find(place)
         if found is not None:

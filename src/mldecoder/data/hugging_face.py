@@ -1,6 +1,8 @@
 """Hugging Face datasets: ``hf:NAME`` from the hub or a folder, or a folder written by ``save_to_disk``."""
 
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from PIL import Image
@@ -49,24 +51,27 @@ def find(path: Path) -> str | None:
 
 def read(path: Path, options: DataOptions) -> Dataset:
     """Read a folder written by ``save_to_disk``."""
-    from datasets import load_from_disk
-
-    return _convert(load_from_disk(str(path)), path.name, str(find(path)), options)
+    return _convert(_package(str(path)).load_from_disk(str(path)), path.name, str(find(path)), options)
 
 
 def read_name(name: str, options: DataOptions) -> Dataset:
     """Read ``NAME`` or ``NAME:CONFIG`` from the hub, or a folder that ``load_dataset`` understands."""
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise DataError(f"hf:{name} needs the package datasets. Install it: pip install datasets.") from None
+    package = _package(f"hf:{name}")
     place, _, config = name.partition(":")
     try:
-        loaded = load_dataset(place, config or None)
+        loaded = package.load_dataset(place, config or None)
     except Exception as error:  # it raises whatever its network, script or builder raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"hf:{name} cannot be loaded ({reason}). Check the name and the network.") from None
     return _convert(loaded, place, f"hf:{name}", options)
+
+
+def _package(source: str) -> ModuleType:
+    """The package ``datasets``, which is not part of the core install."""
+    try:
+        return import_module("datasets")
+    except ImportError:
+        raise DataError(f"{source} needs the package datasets. Install it: pip install datasets.") from None
 
 
 def _convert(loaded: Any, name: str, found: str, options: DataOptions) -> Dataset:  # noqa: ANN401
@@ -125,7 +130,7 @@ def _label_column(features: Any, image: str, options: DataOptions, found: str) -
     if options.label_column is not None:
         if options.label_column not in names:
             raise DataError(
-                f"data.label_column must be a column of {found}, got {options.label_column!r}. "
+                f"data.options.label_column must be a column of {found}, got {options.label_column!r}. "
                 f"It has {', '.join(names)}."
             )
         return options.label_column
@@ -135,7 +140,7 @@ def _label_column(features: Any, image: str, options: DataOptions, found: str) -
         if choice:
             return choice[0]
     raise DataError(
-        f"{found} needs a column of labels; it has {', '.join(names)}. Name it with data.label_column=NAME."
+        f"{found} needs a column of labels; it has {', '.join(names)}. Name it with data.options.label_column=NAME."
     )
 
 

@@ -3,7 +3,7 @@
 Shapes: k labels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypedDict
 
 import torch
@@ -30,8 +30,8 @@ class TorchImages(torch.utils.data.Dataset[Item]):
     """Decode, transform, and hand over with targets.
 
     A picture that cannot be decoded comes as zeros with all targets unknown and ``broken=True``: it costs nothing
-    in the loss and counts in no metric. The main process counts such pictures by name in a ``BrokenLog``, so that
-    the count is right with worker processes too. With ``max_broken=0`` the first one is an error.
+    in the loss and counts in no metric. The main process counts such pictures by name in a ``BrokenLog``, which also
+    says when they are too many: the count is right with worker processes, and their errors are one line.
 
     Args:
         image_set: Pictures and targets.
@@ -52,7 +52,6 @@ class TorchImages(torch.utils.data.Dataset[Item]):
         self.transform = transform
         self.max_broken = max_broken
         self.at_least = at_least
-        self._limit = BrokenLog(max_broken, total=len(image_set)).limit
 
     def __len__(self) -> int:
         return len(self.image_set)
@@ -61,9 +60,7 @@ class TorchImages(torch.utils.data.Dataset[Item]):
         pictures = self.image_set.pictures
         try:
             picture = decode(pictures.read(i), at_least=self.at_least)
-        except DataError as error:
-            if self._limit == 0:
-                raise DataError(_named(pictures.name(i), error)) from None
+        except DataError:
             blank = self.transform(Image.new("RGB", (256, 256)))
             unknown = torch.full((len(self.image_set.labels),), UNKNOWN, dtype=torch.int8)
             return {"image": torch.zeros_like(blank), "target": unknown, "index": i, "broken": True}
@@ -113,11 +110,15 @@ class BrokenLog:
             )
         return True
 
-    def report(self) -> list[str]:
-        """One line for all, then one line a picture; nothing when all were whole."""
+    def add_all(self, reasons: Mapping[str, str]) -> list[str]:
+        """Note several broken pictures by name and reason; returns a line for each new one."""
+        return [f"{name}: {reason}; skipped" for name, reason in reasons.items() if self.add(name, reason)]
+
+    def report(self, part: str) -> list[str]:
+        """One line for all of a part, then one line a picture; nothing when all were whole."""
         if not self.reasons:
             return []
-        head = f"{len(self.reasons)} broken pictures were skipped (limit {self.limit}):"
+        head = f"{len(self.reasons)} broken pictures of the {part} part were skipped (limit {self.limit}):"
         return [head, *(f"  {name}: {reason}" for name, reason in sorted(self.reasons.items()))]
 
 
@@ -127,10 +128,5 @@ def why_broken(image_set: ImageSet, i: int) -> str | None:
     try:
         decode(image_set.pictures.read(i))
     except DataError as error:
-        return _named(name, error).removeprefix(f"{name}: ")
+        return str(error).removeprefix(f"{name}: ").removesuffix(".")
     return None
-
-
-def _named(name: str, error: DataError) -> str:
-    text = str(error)
-    return text if text.startswith(f"{name}: ") else f"{name}: {text}"

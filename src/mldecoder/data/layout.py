@@ -53,14 +53,14 @@ def part_of(word: str) -> Part | None:
 def choose_val(parts: dict[Part, ImageSet], options: DataOptions) -> tuple[ImageSet | None, tuple[str, ...]]:
     """The part to validate on, and a note when another one is left out."""
     if options.val_part is not None and options.val_part not in parts:
-        raise DataError(f"data.val_part must name a part of the data ({', '.join(parts)}), got {options.val_part!r}.")
+        known = ", ".join(parts)
+        raise DataError(f"data.options.val_part must name a part of the data ({known}), got {options.val_part!r}.")
     name = options.val_part or ("val" if "val" in parts else "test")
     other = "test" if name == "val" else "val"
     notes: tuple[str, ...] = ()
     if name in parts and other in parts:
-        notes = (
-            f"The {other} part ({len(parts[other]):,} pictures) is left out; data.val_part={other} validates on it.",
-        )
+        size = f"{len(parts[other]):,} pictures"
+        notes = (f"The {other} part ({size}) is left out; data.options.val_part={other} validates on it.",)
     return parts.get(name), notes
 
 
@@ -77,7 +77,7 @@ def note_unlabelled(bare: int, options: DataOptions) -> tuple[str, ...]:
     """A line about pictures without labels, if there are any."""
     if not bare:
         return ()
-    done = "dropped" if options.drop_unlabelled else "kept as negatives; data.drop_unlabelled=true drops them"
+    done = "dropped" if options.drop_unlabelled else "kept as negatives; data.options.drop_unlabelled=true drops them"
     return (f"{bare:,} pictures have no label ({done}).",)
 
 
@@ -98,7 +98,7 @@ def find_folder(names: Sequence[str], folders: Iterable[Path], *, what: str) -> 
         looked = ", ".join(str(folder) for folder in tried)
         raise DataError(
             f"No picture of {what} was found, such as {sample[0]!r}; looked in {looked}. "
-            "Say where they are with data.images=FOLDER."
+            "Say where they are with data.options.images=FOLDER."
         )
     return tried[best]
 

@@ -182,7 +182,7 @@ def _locate_csv(file: Path, names: Sequence[str], options: DataOptions) -> Files
             absent = names[int(np.setdiff1d(np.arange(len(names)), kept)[0])]
             raise DataError(
                 f"{len(names) - len(kept):,} pictures of {file.name} are not on disk, such as {absent!r}. "
-                "Remove their rows, or say where they are with data.images=FOLDER."
+                "Remove their rows, or say where they are with data.options.images=FOLDER."
             ) from None
         return files
 

@@ -39,7 +39,7 @@ def read(path: Path, options: DataOptions) -> Dataset:
         if options.machine_labels:
             machine = _labels_file(path, part, "machine")
             if machine is None and part == "train":
-                raise DataError(f"data.machine_labels needs train-annotations-machine-imagelabels.csv in {path}.")
+                raise DataError("data.options.machine_labels needs train-annotations-machine-imagelabels.csv.")
             table = _with_machine(table, _read_labels(machine), options.machine_threshold) if machine else table
         folder, present = _folder(path, part, options)
         parts[part], missing = _part(folder, present, table, ids, names)
@@ -139,7 +139,7 @@ def _part(
     if len(pictures) and not there.any():
         raise DataError(
             f"No picture of Open Images, such as {pictures[0]}.jpg, was found in {folder}. "
-            "Say where they are with data.images=FOLDER."
+            "Say where they are with data.options.images=FOLDER."
         )
     new = np.cumsum(there) - 1
     kept &= there[row]

@@ -50,16 +50,16 @@ class DataOptions:
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value is not None and value not in allowed:
-                raise ConfigError(f"data.{name} must be one of {', '.join(allowed)}, got {value!r}.")
+                raise ConfigError(f"data.options.{name} must be one of {', '.join(allowed)}, got {value!r}.")
         for name in ("drop_unlabelled", "machine_labels"):
             if not isinstance(getattr(self, name), bool):
-                raise ConfigError(f"data.{name} must be true or false, got {getattr(self, name)!r}.")
+                raise ConfigError(f"data.options.{name} must be true or false, got {getattr(self, name)!r}.")
         for name in ("year", "count"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise ConfigError(f"data.{name} must be a whole number, got {value!r}.")
+                raise ConfigError(f"data.options.{name} must be a whole number, got {value!r}.")
         if self.count is not None and self.count < 1:
-            raise ConfigError(f"data.count must be 1 or more, got {self.count}.")
+            raise ConfigError(f"data.options.count must be 1 or more, got {self.count}.")
 
     @classmethod
     def of(cls, options: "Mapping[str, object] | DataOptions | None") -> "DataOptions":

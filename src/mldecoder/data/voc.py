@@ -92,7 +92,8 @@ def _choose(path: Path, roots: list[Path], options: DataOptions) -> Path:
         roots = [root for root in roots if root.name == f"VOC{options.year}"]
     if len(roots) != 1:
         names = [root.name for root in _roots(path)]
-        raise DataError(f"{path} holds {', '.join(names)}. Choose one with data.year={names[0].removeprefix('VOC')}.")
+        year = names[0].removeprefix("VOC")
+        raise DataError(f"{path} holds {', '.join(names)}. Choose one with data.options.year={year}.")
     return roots[0]
 
 

@@ -1,6 +1,7 @@
 """Train and evaluate, as functions; the command line calls these."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 
 from mldecoder.config import Task
 from mldecoder.data.dataset import Dataset, ImageSet
@@ -87,19 +89,25 @@ def train(
     findings = check(train_set, val_set, chosen, dataset.task)
     for warning in findings.warnings:
         display.say(f"Warning: {warning}")
+    folder = RunFolder(broadcast_object_list([str(folder.path)])[0])  # its name may hold the time of one process
     if not resume and accelerator.is_main_process:
         folder.start(str(source), chosen)
+        _point_last_to(folder.path)
     accelerator.wait_for_everyone()
-    seed_everything(chosen.training.seed)
-    model = build_model(chosen, dataset.labels, dataset.task, display)
-    display.say(f"Model: {_described(model)} on {accelerator.device.type}. Run: {folder.path}")
-    trainer = Trainer(model, train_set, val_set, chosen, folder, accelerator, display)
-    if resume:
-        trainer.resume()
-    with display:
-        progress = trainer.run()
-    notes = [*findings.warnings, *trainer.broken.report()]
-    return _finish(folder, chosen, val_set, accelerator, display, progress, notes, compare or {})
+    try:
+        seed_everything(chosen.training.seed)
+        model = build_model(chosen, dataset.labels, dataset.task, display)
+        display.say(f"Model: {_described(model)} on {accelerator.device.type}. Run: {folder.path}")
+        trainer = Trainer(model, train_set, val_set, chosen, folder, accelerator, display)
+        if resume:
+            trainer.resume()
+        with display:
+            progress = trainer.run()
+        notes = [*findings.warnings, *trainer.broken.report("training")]
+        return _finish(folder, chosen, val_set, accelerator, display, progress, notes, compare or {})
+    except KeyboardInterrupt:
+        display.say(f"Stopped. Go on with: mldecoder train --resume --output {folder.path}")
+        raise
 
 
 def evaluate(
@@ -110,6 +118,8 @@ def evaluate(
     quiet: bool = True,
 ) -> dict[str, float]:
     """Figures of a trained model on the validation part of a dataset, in percent.
+
+    Other data than the run's own is measured whole where it has no validation part.
 
     Args:
         model: A run, a model folder or a model.
@@ -123,6 +133,7 @@ def evaluate(
         if folder.settings.is_file():
             own, recipe = folder.read()
             source, chosen = data or own, _overridden(recipe, overrides)
+            data = None if str(data) == own else data
         model = load(model)
     if source is None:
         raise ConfigError("Say what to evaluate on: pass --data.")
@@ -130,7 +141,7 @@ def evaluate(
     display = Display(accelerator.is_main_process and not quiet)
     dataset = open_dataset(source, options=chosen.data.options | _task(chosen))
     display.say(f"Data: {dataset.description}.")
-    _, part = _parts(dataset, chosen, display)
+    part = _parts(dataset, chosen, display)[1] if source != data else dataset.val or dataset.train
     missing = [label for label in part.labels if label not in model.labels]
     if missing:
         display.say(f"Note: the model does not know {len(missing)} labels of the data ({missing[0]}, ...): left out.")
@@ -140,8 +151,11 @@ def evaluate(
             f"Model and data share no label: the model knows {model.labels[0]!r}, the data {part.labels[0]!r}."
         )
     if list(model.labels) != known:
+        model = deepcopy(model)  # the caller's own keeps its labels
         model.set_labels(known)
-    result, _ = evaluate_model(model.to(accelerator.device), part.keep_labels(known), chosen, accelerator)
+    result, scores = evaluate_model(model.to(accelerator.device), part.keep_labels(known), chosen, accelerator)
+    for line in scores.broken.report("validation"):
+        display.say(line)
     return result
 
 
@@ -181,8 +195,8 @@ def _prepare(
     if resume:
         folder = RunFolder(output or Path("runs") / "last")
         source, chosen = folder.read()
-        if overrides or data is not None or init_from is not None:
-            raise ConfigError("--resume goes on with the run as it is: leave out --data, --init-from and --set.")
+        if overrides or any(word is not None for word in (data, recipe, init_from)):
+            raise ConfigError("--resume goes on with the run as it is: leave out every option but --output.")
         return folder, source, chosen
     source = str(data) if data is not None else "scenes"
     chosen = choose_recipe(recipe, source, init_from, overrides)
@@ -264,11 +278,10 @@ def _finish(
             scores=scores.probabilities(model.config.task),
             targets=scores.targets,
             validation=val_set.select(scores.indices.numpy()),
-            notes=notes,
+            notes=[*notes, *scores.broken.report("validation")],
             compare=compare,
         )
         write_report(folder.report, data)
-        _point_last_to(folder.path)
     display.say(f"Best {metric} {found[metric]:.2f} ({progress.best_source}). Report: {folder.report}")
     return Run(folder.path, metrics)
 

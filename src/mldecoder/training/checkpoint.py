@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from mldecoder.errors import CheckpointError
+from mldecoder.training.interrupts import finish_first
 
 __all__ = ["Checkpoint", "Progress"]
 
@@ -26,6 +27,7 @@ class Progress:
     best: float = -1.0
     best_source: str = ""
     history: list[dict[str, float]] = field(default_factory=list)
+    broken: dict[str, str] = field(default_factory=dict)  # training pictures that were skipped, and why
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Checkpoint:
     def save(self, path: Path) -> None:
         """Write the file so that it is complete or the old one stays, even if the machine loses power."""
         part = path.with_name(f".{path.name}.part")
-        with part.open("wb") as file:
+        with finish_first(), part.open("wb") as file:
             torch.save({"progress": asdict(self.progress), "states": self.states}, file)
             file.flush()
             os.fsync(file.fileno())

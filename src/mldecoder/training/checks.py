@@ -28,6 +28,11 @@ def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Finding
         raise TrainingError(f"Training needs pictures, got {len(train)} to train on and {len(val)} to validate on.")
     if int(counts.positives.sum()) == 0:
         raise TrainingError("All training targets are zero: no picture has any label. Check the label column or file.")
+    if int(val.targets.counts().positives.sum()) == 0:
+        raise TrainingError(
+            f"None of the {len(val)} validation pictures has a label, so nothing could be measured. Label some; where "
+            f"they were split off, set data.val_fraction higher or data.options.drop_unlabelled=true."
+        )
     if recipe.optimiser.lr == 0 or (recipe.optimiser.head_factor == 0):
         raise TrainingError(
             f"The learning rate of the head is 0 (optimiser.lr={recipe.optimiser.lr}, "

@@ -11,7 +11,9 @@ from torch.utils.data import DataLoader, Dataset
 from mldecoder.config import PreprocessingConfig
 from mldecoder.data.dataset import Arrays, ImageSet
 from mldecoder.data.images import BrokenLog, Item, TorchImages, why_broken
+from mldecoder.data.pictures import Picked
 from mldecoder.data.transforms import evaluation_transform
+from mldecoder.training.interrupts import deaf_children, end_in_silence
 from mldecoder.training.order import EpochBatches, Key, seed_of
 
 __all__ = ["Batch", "VariedImages", "evaluation_batches", "note_broken", "training_batches", "workers_for"]
@@ -43,7 +45,7 @@ class VariedImages(Dataset[Item]):
     def __getitem__(self, key: Key) -> Item:
         epoch, place, index = key
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_of(self.seed, epoch, place))
+            torch.default_generator.manual_seed(seed_of(self.seed, epoch, place))
             return self.images[index]
 
 
@@ -54,7 +56,8 @@ def workers_for(image_set: ImageSet, device: torch.device, wish: int | None) -> 
     """
     if wish is not None:
         return wish
-    if isinstance(image_set.pictures, Arrays):
+    pictures = image_set.pictures
+    if isinstance(pictures.pictures if isinstance(pictures, Picked) else pictures, Arrays):  # nothing to decode
         return 0 if device.type == "cpu" else min(4, os.cpu_count() or 1)
     return 1 if device.type == "cpu" else max(1, min(16, (os.cpu_count() or 1) - 4))
 
@@ -69,9 +72,12 @@ def training_batches(images: TorchImages, order: EpochBatches, device: torch.dev
         persistent_workers=workers > 0,
         prefetch_factor=4 if workers > 0 else None,
         collate_fn=collate,
+        worker_init_fn=end_in_silence,
     )
     while True:
-        yield from loader
+        with deaf_children():
+            batches = iter(loader)
+        yield from batches
 
 
 def evaluation_batches(
@@ -94,8 +100,11 @@ def evaluation_batches(
         num_workers=workers,
         pin_memory=device.type == "cuda",
         collate_fn=collate,
+        worker_init_fn=end_in_silence,
     )
-    yield from loader
+    with deaf_children():
+        batches = iter(loader)
+    yield from batches
 
 
 def collate(items: list[Item]) -> Batch:
@@ -110,12 +119,9 @@ def collate(items: list[Item]) -> Batch:
 
 def note_broken(batch: Batch, image_set: ImageSet, log: BrokenLog) -> list[str]:
     """Count a batch's broken pictures by name; returns a line for each one that is new."""
-    lines = []
+    found = {}
     for index in batch.indices[batch.broken].tolist():
         name = image_set.pictures.name(index)
-        if name in log.reasons:
-            continue
-        reason = why_broken(image_set, index) or "could not be read the first time"
-        if log.add(name, reason):
-            lines.append(f"{name}: {reason}; skipped")
-    return lines
+        if name not in log.reasons:
+            found[name] = why_broken(image_set, index) or "could not be read the first time"
+    return log.add_all(found)

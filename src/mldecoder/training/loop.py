@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast, gather_object
 from torch import Tensor
 
 from mldecoder.data.dataset import ImageSet
-from mldecoder.data.images import TorchImages
+from mldecoder.data.images import BrokenLog, TorchImages, why_broken
 from mldecoder.data.transforms import normalise, training_transform
 from mldecoder.errors import TrainingError
 from mldecoder.model import Classifier
@@ -80,7 +81,7 @@ class Trainer:
             training_transform(recipe.augment, self.preprocessing.size, self.preprocessing.interpolation),
             recipe.data.max_broken,
         )
-        self.broken = images.broken_log()
+        self.broken, self.val_broken = images.broken_log(), BrokenLog(recipe.data.max_broken, total=len(val))
         workers = workers_for(train, accelerator.device, recipe.data.workers)
         self.batches = training_batches(images, self.order, accelerator.device, workers)
         self.loss = recipe.loss_of(model.config.task)
@@ -107,6 +108,7 @@ class Trainer:
             return
         checkpoint = Checkpoint.load(self.folder.checkpoint)
         self.progress = checkpoint.progress
+        self.broken.add_all(self.progress.broken)
         for name, part in self._parts().items():
             part.load_state_dict(checkpoint.states[name])
 
@@ -169,8 +171,7 @@ class Trainer:
         losses = self.accelerator.reduce(losses, reduction="mean").cpu()
         for number, (loss, (_, goes)) in enumerate(zip(losses, waiting, strict=True)):
             for batch in goes:
-                for line in note_broken(batch, self.train_set, self.broken):
-                    self.display.say(line)
+                self._say(note_broken(batch, self.train_set, self.broken))
             if not torch.isfinite(loss):
                 raise TrainingError(self._not_finite(float(loss), goes, epoch, step - len(waiting) + number + 1))
         waiting.clear()
@@ -187,6 +188,7 @@ class Trainer:
 
     def _finish_epoch(self, epoch: int) -> None:
         progress = self.progress
+        self._share_broken(first=epoch == 0)
         row: dict[str, float] = {
             "epoch": epoch + 1,
             "loss": progress.loss_sum / self.order.steps,
@@ -220,7 +222,9 @@ class Trainer:
         for prefix, model in (("", self.plain), ("ema_", self.ema.model if self.ema else None)):
             if model is None:
                 continue
-            result, _ = evaluate_model(model, self.val_set, self.recipe, self.accelerator)
+            self._agree_on_buffers(model)
+            result, scores = evaluate_model(model, self.val_set, self.recipe, self.accelerator)
+            self._say(self.val_broken.add_all(scores.broken.reasons))
             found |= {prefix + key: value for key, value in result.items()}
             if result[metric] > self.progress.best:
                 self.progress.best = result[metric]
@@ -230,6 +234,31 @@ class Trainer:
                     model.save_pretrained(self.folder.best)
         return found
 
+    def _agree_on_buffers(self, model: Classifier) -> None:
+        """Give every process the first one's batch-norm statistics: what is saved is what is measured."""
+        if self.accelerator.num_processes > 1:
+            for buffer in model.buffers():
+                broadcast(buffer)
+
+    def _share_broken(self, first: bool) -> None:
+        """Tell all processes which pictures are broken.
+
+        After the first epoch those that filled no step are looked at too: a run that is to end for too many broken
+        pictures ends here and not epochs later. With repeated augmentation that is a sample.
+        """
+        if first:
+            rank, world = self.accelerator.process_index, self.accelerator.num_processes
+            rest = self.order.left_out()[: self.settings.batch_size][rank::world]
+            reasons = {self.train_set.pictures.name(i): why_broken(self.train_set, i) for i in rest}
+            self._say(self.broken.add_all({name: reason for name, reason in reasons.items() if reason}))
+        if self.accelerator.num_processes > 1:
+            for theirs in gather_object([self.broken.reasons]):
+                self._say(self.broken.add_all(theirs))
+
+    def _say(self, lines: list[str]) -> None:
+        for line in lines:
+            self.display.say(line)
+
     def _checkpoint_due(self, step: int) -> bool:
         every = self.settings.checkpoint_steps
         if every is not None:
@@ -238,6 +267,7 @@ class Trainer:
 
     def _save_checkpoint(self) -> None:
         if self.accelerator.is_main_process:
+            self.progress.broken = self.broken.reasons
             states = {name: part.state_dict() for name, part in self._parts().items()}
             Checkpoint(self.progress, states).save(self.folder.checkpoint)
         self.saved_at = time.monotonic()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from mldecoder.errors import ConfigError
@@ -71,9 +72,16 @@ class EpochBatches(Sampler[list[Key]]):
     def __len__(self) -> int:
         return (self.steps - self.first_step) * self.accumulate
 
-    def __iter__(self) -> Iterator[list[Key]]:
+    def left_out(self) -> list[int]:
+        """Pictures that do not come in the epoch: those that fill no step, and with ``repeats`` many more."""
+        return [int(i) for i in np.setdiff1d(np.arange(self.size), self._order())]
+
+    def _order(self) -> NDArray[np.int64]:
         order = np.random.default_rng([self.seed, self.epoch]).permutation(self.size)
-        order = np.resize(np.repeat(order, self.repeats)[: self.size], self.steps * self.batch_size)
+        return np.resize(np.repeat(order, self.repeats)[: self.size], self.steps * self.batch_size)
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        order = self._order()
         share = self.batch_size // (self.world * self.accumulate)
         for step in range(self.first_step, self.steps):
             for go in range(self.accumulate):
@@ -82,5 +90,11 @@ class EpochBatches(Sampler[list[Key]]):
 
 
 def seed_everything(*place: int) -> None:
-    """Make torch's generators, on every device, a function of the place alone."""
-    torch.manual_seed(seed_of(*place))
+    """Make torch's generators, on every device in use, a function of the place alone.
+
+    ``torch.manual_seed`` would do, but where CUDA is not in use it keeps a traceback of every call for later.
+    """
+    seed = seed_of(*place)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed_all(seed)

@@ -9,7 +9,7 @@ from mldecoder.data.transforms import evaluation_transform, normalise
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
 from mldecoder.training.console import Display
-from mldecoder.training.loading import collate
+from mldecoder.training.loading import collate, note_broken
 from mldecoder.training.optim import build_optimiser
 
 __all__ = ["overfit"]
@@ -22,6 +22,8 @@ def overfit(
     labelled = [i for i in range(min(len(train), 10_000)) if (train.targets.row(i) == 1).any()]
     images = TorchImages(train, evaluation_transform(model.config.preprocessing), recipe.data.max_broken)
     batch = collate([images[i] for i in labelled[: min(recipe.training.batch_size, 32)]])
+    for line in note_broken(batch, train, images.broken_log()):
+        display.say(line)
     pictures = normalise(batch.images.to(accelerator.device), model.config.preprocessing)
     targets = batch.targets.to(accelerator.device)
     loss_of = recipe.loss_of(model.config.task)

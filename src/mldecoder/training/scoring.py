@@ -15,6 +15,7 @@ from mldecoder.config import PreprocessingConfig, Task
 from mldecoder.data.dataset import ImageSet
 from mldecoder.data.images import BrokenLog
 from mldecoder.data.transforms import normalise
+from mldecoder.errors import DataError
 from mldecoder.metrics import MultiLabelMetrics, SingleLabelMetrics
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
@@ -30,7 +31,7 @@ class Scores:
     logits: Tensor
     targets: Tensor
     indices: Tensor
-    broken: dict[str, str]
+    broken: BrokenLog
 
     def probabilities(self, task: Task) -> Tensor:
         """Sigmoid, or softmax where exactly one label is right."""
@@ -95,7 +96,7 @@ def score(
         torch.cat([torch.empty(0, k, dtype=torch.int8), *targets]),
         torch.cat([torch.empty(0, dtype=torch.long), *indices]),
     )
-    return _joined(own, log.reasons, accelerator)
+    return _joined(own, log, accelerator)
 
 
 def figures(scores: Scores, labels: tuple[str, ...], task: Task, threshold: float = 0.5) -> dict[str, float]:
@@ -127,6 +128,11 @@ def evaluate_model(
         flip=wish.flip,
         max_broken=recipe.data.max_broken,
     )
+    if not (scores.targets == 1).any():
+        raise DataError(
+            f"Figures need pictures with a known label, got none among the {len(scores.targets)} pictures that could "
+            f"be read. Label some, or evaluate on other data."
+        )
     return figures(scores, model.labels, model.config.task, wish.threshold), scores
 
 
@@ -135,11 +141,12 @@ def main_metric(task: Task) -> str:
     return "top1" if task == "single-label" else "mAP"
 
 
-def _joined(own: tuple[Tensor, Tensor, Tensor], broken: dict[str, str], accelerator: Accelerator) -> Scores:
+def _joined(own: tuple[Tensor, Tensor, Tensor], broken: BrokenLog, accelerator: Accelerator) -> Scores:
     if accelerator.num_processes > 1:
-        parts = gather_object([(*own, broken)])
+        parts = gather_object([(*own, broken.reasons)])
         own = (torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]), torch.cat([p[2] for p in parts]))
-        broken = {name: reason for part in parts for name, reason in part[3].items()}
+        for part in parts:
+            broken.add_all(part[3])
     logits, targets, indices = own
     order = indices.argsort()
     return Scores(logits[order], targets[order], indices[order], broken)
