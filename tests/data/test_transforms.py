@@ -65,3 +65,9 @@ def test_cutout_paints_one_box_of_at_most_its_share() -> None:
 def test_shares_outside_their_range_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(change))):
         training_transform(AugmentConfig(**change), (8, 8))  # type: ignore[arg-type]
+
+
+def test_a_very_thin_picture_does_not_fill_the_memory() -> None:
+    thin = Image.fromarray(np.zeros((2, 60_000, 3), dtype=np.uint8))
+    out = evaluation_transform(PreprocessingConfig(size=(64, 64), resize="crop"))(thin)
+    assert out.shape == (3, 64, 64)

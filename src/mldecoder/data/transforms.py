@@ -86,7 +86,7 @@ def evaluation_transform(preprocessing: PreprocessingConfig) -> Transform:
     if preprocessing.resize == "squash":
         return cast("Transform", _Chain([v2.Resize(size, interpolation=mode), v2.PILToTensor()]))
     shorter = round(min(size) / preprocessing.crop_pct)
-    crop = [v2.Resize(shorter, interpolation=mode), v2.CenterCrop(size), v2.PILToTensor()]
+    crop = [_not_thin, v2.Resize(shorter, interpolation=mode), v2.CenterCrop(size), v2.PILToTensor()]
     return cast("Transform", _Chain(crop))
 
 
@@ -120,6 +120,16 @@ class _RandAugment(v2.RandAugment):  # type: ignore[misc]  # torchvision says no
         strongest = self.num_magnitude_bins - 1
         self.magnitude = round(min(max(share, 0.0), 1.0) * strongest)
         return super().forward(*inputs)
+
+
+def _not_thin(picture: Image.Image) -> Image.Image:
+    """The middle of a picture that is far longer than wide: resized whole, it could fill the memory."""
+    longest = 8 * min(picture.size)
+    if max(picture.size) <= longest:
+        return picture
+    return cast(
+        "Image.Image", v2.functional.center_crop(picture, [min(picture.height, longest), min(picture.width, longest)])
+    )
 
 
 class _Chain:

@@ -133,7 +133,7 @@ def evaluate(
         if folder.settings.is_file():
             own, recipe = folder.read()
             source, chosen = data or own, _overridden(recipe, overrides)
-            data = None if str(data) == own else data
+            data = None if data is None or _source(data) == own else data
         model = load(model)
     if source is None:
         raise ConfigError("Say what to evaluate on: pass --data.")
@@ -167,7 +167,7 @@ def overfit_batch(
     overrides: Sequence[str] = (),
 ) -> bool:
     """See whether the model can learn one batch by heart, and say so; nothing is written."""
-    source = str(data) if data is not None else "scenes"
+    source = _source(data)
     chosen = choose_recipe(recipe, source, init_from, overrides)
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process)
@@ -198,7 +198,7 @@ def _prepare(
         if overrides or any(word is not None for word in (data, recipe, init_from)):
             raise ConfigError("--resume goes on with the run as it is: leave out every option but --output.")
         return folder, source, chosen
-    source = str(data) if data is not None else "scenes"
+    source = _source(data)
     chosen = choose_recipe(recipe, source, init_from, overrides)
     name = output or Path("runs") / f"{Path(source).stem or 'data'}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     return RunFolder(name), source, chosen
@@ -216,6 +216,14 @@ def choose_recipe(
 
 def _overridden(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     return override(recipe.model_dump(mode="json"), overrides, recipe.name) if overrides else recipe
+
+
+def _source(data: str | Path | None) -> str:
+    """What to open; a path in full, so that a run can be resumed from another folder."""
+    if data is None:
+        return "scenes"
+    path = Path(data).expanduser()
+    return str(path.resolve()) if path.exists() and str(data) != "scenes" else str(data)
 
 
 def _task(recipe: Recipe) -> dict[str, Task]:
