@@ -1,6 +1,6 @@
 """The table of ``make demo``, from the two runs that it left.
 
-    make demo && python -m tools.demo_table --hardware "two CPU cores" --commit HASH
+make demo && python -m tools.demo_table --hardware "two CPU cores" --commit HASH
 """
 
 import argparse
@@ -36,8 +36,8 @@ def main() -> None:
         arguments.commit,
         arguments.hardware,
         rows,
-        "The same recipe (`scenes`) and epochs for both; mAP and OF1 in percent on 2,000 held-out pictures, of the best "
-        "epoch's weights.",
+        "The same recipe (`scenes`) and epochs for both; mAP and OF1 in percent on 2,000 held-out pictures, of the "
+        "best epoch's weights.",
     ).write()
 
 
