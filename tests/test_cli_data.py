@@ -84,7 +84,7 @@ def test_thousands_of_labels_are_drawn_as_curves(tmp_path: Path) -> None:
         (["nowhere"], "nowhere does not exist. 'scenes' is the embedded dataset."),
         (["scenes", "--option", "count"], "--option takes key=value, such as drop_unlabelled=true, got 'count'."),
         (["scenes", "--option", "coutn=3"], "Unknown data option 'coutn'. Did you mean 'count'?"),
-        (["scenes", "--option", "count=many"], "data.count must be a whole number, got 'many'."),
+        (["scenes", "--option", "count=many"], "data.options.count must be a whole number, got 'many'."),
         (["scenes", "--plot", "balance.txt"], "A plot is a .png, .svg, .pdf file, got 'balance.txt'."),
         (["scenes", "--plot", "no/where/balance.png"], "There is no folder no/where for the plot."),
         (["scenes", "--format", "coca"], "Did you mean 'coco'?"),
