@@ -221,3 +221,24 @@ def test_evaluating_on_foreign_labels_is_refused(finished: Path, tmp_path: Path)
         mld.evaluate(finished, folder_of_pictures(tmp_path))
     with pytest.raises(MLDecoderError):
         mld.evaluate(tmp_path / "nothing")
+
+
+def test_resuming_takes_no_other_option(finished: Path) -> None:
+    with pytest.raises(ConfigError, match="leave out every option"):
+        mld.train(output=finished, recipe="quick", resume=True)
+
+
+def test_other_data_without_a_validation_part_is_measured_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = folder_of_pictures(tmp_path / "data")
+    run_ = mld.train(data, output=tmp_path / "run", overrides=SMALL, quiet=True)
+    other = folder_of_pictures(tmp_path / "other", count=12)
+    mld.evaluate(run_.path, other, quiet=False)
+    assert "split off" not in capsys.readouterr().out
+    mld.evaluate(run_.path, quiet=False)
+    assert "split off" in capsys.readouterr().out
+    model = run_.model()
+    model.set_labels(["red", "blue", "green"])
+    mld.evaluate(model, other)
+    assert model.labels == ("red", "blue", "green")  # the caller's model is left alone
