@@ -242,3 +242,14 @@ def test_other_data_without_a_validation_part_is_measured_whole(
     model.set_labels(["red", "blue", "green"])
     mld.evaluate(model, other)
     assert model.labels == ("red", "blue", "green")  # the caller's model is left alone
+
+
+def test_weights_that_cannot_be_had_are_a_warning_or_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data, tiny = folder_of_pictures(tmp_path / "data"), [o for o in SMALL if "pretrained" not in o]
+    mld.train(data, output=tmp_path / "run", overrides=[*tiny, "backbone.pretrained=auto", "training.epochs=1"])
+    lines = capfd.readouterr().out.splitlines()
+    assert sum("could not be downloaded" in line for line in lines) == 1
+    with pytest.raises(MLDecoderError, match="--init-from"):
+        mld.train(data, output=tmp_path / "other", overrides=[*tiny, "backbone.pretrained=true"], quiet=True)

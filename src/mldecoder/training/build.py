@@ -1,5 +1,8 @@
 """The model that a recipe describes, with its first weights."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from mldecoder.backbones import Backbone, create_backbone
@@ -44,8 +47,10 @@ def _backbone(described: BackboneConfig, recipe: Recipe, display: Display) -> Ba
     }
     if wish.pretrained is False or wish.init_from is not None:
         return create_backbone(described.name, **arguments)  # type: ignore[arg-type]
+    display.say(f"Looking for the pretrained weights of {described.name}.")
     try:
-        return create_backbone(described.name, pretrained=True, **arguments)  # type: ignore[arg-type]
+        with _quiet_hub():
+            return create_backbone(described.name, pretrained=True, **arguments)  # type: ignore[arg-type]
     except Exception as error:
         if wish.pretrained != "auto":
             raise CheckpointError(
@@ -57,6 +62,18 @@ def _backbone(described: BackboneConfig, recipe: Recipe, display: Display) -> Ba
             f"random ones and will need far more pictures and epochs. Pass a file of weights with --init-from."
         )
         return create_backbone(described.name, **arguments)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Keep the hub's lines about every retry to ourselves; what comes of it is said in one of ours."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _initialise(model: Classifier, source: str, display: Display) -> None:
