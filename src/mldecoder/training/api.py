@@ -11,7 +11,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from mldecoder.config import Task
 from mldecoder.data.dataset import Dataset, ImageSet
 from mldecoder.data.detect import open_dataset
 from mldecoder.data.split import split_off
@@ -76,13 +75,12 @@ def train(
     Example:
         >>> run = train("scenes", recipe="scenes", output="runs/first")  # doctest: +SKIP
         >>> run.metrics["mAP"]  # doctest: +SKIP
-        79.2
+        89.03
     """
     folder, source, chosen = _prepare(data, recipe, output, init_from, overrides, resume=resume)
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process and not quiet)
-    dataset = open_dataset(source, options=chosen.data.options | _task(chosen))
-    display.say(f"Data: {dataset.description}.")
+    dataset = _opened(source, chosen, display)
     for note in dataset.notes:
         display.say(f"Note: {note}")
     train_set, val_set = _parts(dataset, chosen, display)
@@ -139,8 +137,7 @@ def evaluate(
         raise ConfigError("Say what to evaluate on: pass --data.")
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process and not quiet)
-    dataset = open_dataset(source, options=chosen.data.options | _task(chosen))
-    display.say(f"Data: {dataset.description}.")
+    dataset = _opened(source, chosen, display)
     part = _parts(dataset, chosen, display)[1] if source != data else dataset.val or dataset.train
     missing = [label for label in part.labels if label not in model.labels]
     if missing:
@@ -171,8 +168,7 @@ def overfit_batch(
     chosen = choose_recipe(recipe, source, init_from, overrides)
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process)
-    dataset = open_dataset(source, options=chosen.data.options | _task(chosen))
-    display.say(f"Data: {dataset.description}.")
+    dataset = _opened(source, chosen, display)
     seed_everything(chosen.training.seed)
     model = build_model(chosen, dataset.labels, dataset.task, display)
     with display:
@@ -226,8 +222,12 @@ def _source(data: str | Path | None) -> str:
     return str(path.resolve()) if path.exists() and str(data) != "scenes" else str(data)
 
 
-def _task(recipe: Recipe) -> dict[str, Task]:
-    return {} if recipe.data.task is None else {"task": recipe.data.task}
+def _opened(source: str | Path, recipe: Recipe, display: Display) -> Dataset:
+    """The dataset, read as the recipe wishes; says what was found."""
+    task = {} if recipe.data.task is None else {"task": recipe.data.task}
+    dataset = open_dataset(source, options=recipe.data.options | task)
+    display.say(f"Data: {dataset.description}.")
+    return dataset
 
 
 def _accelerator(recipe: Recipe) -> Accelerator:

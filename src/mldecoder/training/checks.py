@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mldecoder.config import Task
 from mldecoder.data.dataset import ImageSet
 from mldecoder.errors import TrainingError
@@ -23,12 +26,12 @@ def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Finding
     Raises:
         TrainingError: when nothing could be learnt.
     """
-    counts = train.targets.counts()
+    positives, val_positives = train.targets.counts().positives, val.targets.counts().positives
     if len(train) == 0 or len(val) == 0:
         raise TrainingError(f"Training needs pictures, got {len(train)} to train on and {len(val)} to validate on.")
-    if int(counts.positives.sum()) == 0:
+    if int(positives.sum()) == 0:
         raise TrainingError("All training targets are zero: no picture has any label. Check the label column or file.")
-    if int(val.targets.counts().positives.sum()) == 0:
+    if int(val_positives.sum()) == 0:
         raise TrainingError(
             f"None of the {len(val)} validation pictures has a label, so nothing could be measured. Label some; where "
             f"they were split off, set data.val_fraction higher or data.options.drop_unlabelled=true."
@@ -43,9 +46,9 @@ def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Finding
     if task == "multi-label" and recipe.loss.get("kind") == "softmax":
         raise TrainingError("loss.kind=softmax is for one label a picture, this data has several. Use asymmetric.")
     warnings = [
-        *_never(train, "training"),
-        *_never(val, "validation"),
-        *_always(train),
+        *_never(train.labels, positives, "training"),
+        *_never(val.labels, val_positives, "validation"),
+        *_always(train.labels, positives, len(train)),
     ]
     if recipe.optimiser.backbone_factor == 0 and recipe.training.freeze == "none":
         warnings.append("optimiser.backbone_factor is 0: it does not learn. training.freeze=backbone is faster.")
@@ -57,18 +60,16 @@ def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Finding
     return Findings(tuple(warnings))
 
 
-def _never(part: ImageSet, name: str) -> list[str]:
-    positives = part.targets.counts().positives
-    missing = [label for label, count in zip(part.labels, positives.tolist(), strict=True) if count == 0]
+def _never(labels: tuple[str, ...], positives: NDArray[np.int64], name: str) -> list[str]:
+    missing = [label for label, count in zip(labels, positives.tolist(), strict=True) if count == 0]
     if not missing:
         return []
     what = "cannot be learnt" if name == "training" else "are left out of the mean"
     return [f"{len(missing)} labels never occur in the {name} part and {what}: {_few(missing)}."]
 
 
-def _always(part: ImageSet) -> list[str]:
-    positives = part.targets.counts().positives
-    full = [label for label, count in zip(part.labels, positives.tolist(), strict=True) if count == len(part)]
+def _always(labels: tuple[str, ...], positives: NDArray[np.int64], pictures: int) -> list[str]:
+    full = [label for label, count in zip(labels, positives.tolist(), strict=True) if count == pictures]
     return [f"{len(full)} labels are on every training picture and say nothing: {_few(full)}."] if full else []
 
 
