@@ -4,6 +4,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the network for any
 
 import pytest
 import torch
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run in Python, before anything imports them
+
 from hypothesis import settings
 
 settings.register_profile("here", deadline=None, max_examples=30, derandomize=True)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.live_bytes import LiveBytes
 from torch import Tensor, nn
 
 from mldecoder.errors import ConfigError, InputError
@@ -176,6 +177,24 @@ def test_checkpointing_gives_the_same_gradients() -> None:
         head(x).square().sum().backward()
     for one, other in zip(plain.parameters(), saving.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_checkpointing_in_slices_gives_the_same_gradients_with_less_memory() -> None:
+    plain, saving = small(dropout=0.0), small(dropout=0.0, checkpoint_layers=True)
+    saving.load_state_dict(plain.state_dict())
+    x, mask = torch.randn(70, 6, 3, 3), torch.rand(70, 9) > 0.8
+    mask[:, 0] = False
+    peaks, attentions = [], []
+    for head in (plain, saving):
+        with LiveBytes() as live:
+            logits, attention = head(x, key_padding_mask=mask, return_attention=True)
+            logits.square().sum().backward()
+        peaks.append(live.peak)
+        attentions.append(attention)
+    torch.testing.assert_close(*attentions)
+    for one, other in zip(plain.parameters(), saving.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    assert peaks[1] < 0.7 * peaks[0]
 
 
 def test_training_is_deterministic_given_a_seed() -> None:

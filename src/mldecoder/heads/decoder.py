@@ -3,7 +3,6 @@
 Shapes: b batch, t tokens, k queries, d width, h heads.
 """
 
-from functools import partial
 from typing import Literal, cast
 
 import torch
@@ -12,11 +11,14 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from mldecoder.errors import ConfigError
+from mldecoder.heads import fast
 from mldecoder.heads.layers import DecoderLayer, QuerySide
 from mldecoder.heads.memo import Memo
 from mldecoder.heads.tokens import padding_mask, to_tokens
 
 __all__ = ["Decoder", "ReturnAttention", "with_attention"]
+
+SLICES, LEAST_IMAGES = 4, 16  # of a batch whose layers are computed again; slices of fewer images are slow
 
 ReturnAttention = bool | Literal["heads", "mean"]
 
@@ -32,7 +34,8 @@ class Decoder(nn.Module):
         depth: Layers; the paper uses one.
         dropout: Dropout probability in training.
         self_attention: Let the queries look at each other first, as a transformer-decoder does.
-        checkpoint_layers: Save memory in training by computing the layers' inside again in the backward pass.
+        checkpoint_layers: Save memory in training: the batch goes through the layers in slices, and the inside of
+            a slice is computed again in the backward pass.
     """
 
     def __init__(
@@ -84,11 +87,27 @@ class Decoder(nn.Module):
         """
         tokens = to_tokens(x, self.in_features)
         mask = padding_mask(key_padding_mask, tokens)
-        tokens = F.relu(self.embed(tokens))
-        side = self._first_side(queries, tokens.shape[0])
-        decoded, weights = self._run(self.first_layer, side, tokens, mask, need_weights)
-        for layer in cast("list[DecoderLayer]", list(self.layers)[1:]):
-            decoded, weights = self._run(layer, layer.query_side(decoded), tokens, mask, need_weights)
+        width = self.embed.out_features
+        tokens = fast.embed(self.embed, tokens) if fast.usable(tokens, width) else F.relu(self.embed(tokens))
+        side = self._shared_side(queries)
+        if not (self.checkpoint_layers and torch.is_grad_enabled()):
+            return self._decode(queries, tokens, side, mask, need_weights)
+        slices = min(SLICES, max(len(tokens) // LEAST_IMAGES, 1))
+        masks = [None] * slices if mask is None else mask.chunk(slices)
+        parts: list[tuple[Tensor, Tensor | None]] = [
+            checkpoint(self._decode, queries, part, side, part_mask, need_weights, use_reentrant=False)
+            for part, part_mask in zip(tokens.chunk(slices), masks, strict=False)
+        ]
+        seen = [weights for _, weights in parts if weights is not None]
+        return torch.cat([decoded for decoded, _ in parts]), torch.cat(seen) if seen else None
+
+    def _decode(
+        self, queries: Tensor, tokens: Tensor, side: QuerySide | None, mask: Tensor | None, need_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        decoded, weights = queries.unsqueeze(0), None
+        for layer in cast("list[DecoderLayer]", list(self.layers)):
+            decoded, weights = layer(decoded, tokens, side=side, mask=mask, need_weights=need_weights)
+            side = None  # from here on the queries are each image's own
         return decoded, weights
 
     def train(self, mode: bool = True) -> "Decoder":
@@ -101,23 +120,18 @@ class Decoder(nn.Module):
         """The layer that sees the queries."""
         return cast("DecoderLayer", self.layers[0])
 
-    def _first_side(self, queries: Tensor, batch: int) -> QuerySide:
-        """The first layer's query side: no image enters it, so evaluation computes it once and keeps it."""
+    def _shared_side(self, queries: Tensor) -> QuerySide | None:
+        """The first layer's query side: no image enters it, so evaluation computes it once and keeps it.
+
+        With dropout each image has its own, and the layer makes it.
+        """
         layer = self.first_layer
-        if self.training and layer.dropout.p > 0:  # each image has its own dropout mask
-            return layer.query_side(queries.expand(batch, -1, -1))
+        if self.training and layer.dropout.p > 0:
+            return None
         own = [*layer.norm1.parameters(), *layer.attention.query.parameters()]
         if layer.self_attention is not None:
             own += layer.self_attention.parameters()
         return self._memo(lambda: layer.query_side(queries.unsqueeze(0)), [queries, *own])
-
-    def _run(
-        self, layer: DecoderLayer, side: QuerySide, tokens: Tensor, mask: Tensor | None, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        run = partial(layer, mask=mask, need_weights=need_weights)
-        if self.checkpoint_layers and torch.is_grad_enabled():
-            return cast("tuple[Tensor, Tensor | None]", checkpoint(run, side, tokens, use_reentrant=False))
-        return cast("tuple[Tensor, Tensor | None]", run(side, tokens))
 
 
 def with_attention(logits: Tensor, weights: Tensor | None, wish: ReturnAttention) -> Tensor | tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from mldecoder.errors import ConfigError
+from mldecoder.heads import fast
 from mldecoder.heads.groups import Assignment, GroupLayout, assign, slots_of
 
 __all__ = ["Attention", "DecoderLayer", "GroupLinear", "QuerySide"]
@@ -19,7 +20,7 @@ __all__ = ["Attention", "DecoderLayer", "GroupLinear", "QuerySide"]
 class QuerySide(NamedTuple):
     """What a layer makes of the queries before it looks at the picture."""
 
-    normed: Tensor  # (k, d), or (b, k, d) when it differs between images
+    normed: Tensor  # (1, k, d), or (b, k, d) when it differs between images
     projected: Tensor  # the same, through the query projection
 
 
@@ -79,7 +80,7 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def query_side(self, queries: Tensor) -> QuerySide:
-        """Norm and project the queries ``(k, d)`` or ``(b, k, d)``; no image is needed for that."""
+        """Norm and project the queries ``(1 or b, k, d)``; no image is needed for that."""
         mixed = queries
         if self.self_attention is not None:
             mixed, _ = self.self_attention(self.self_attention.query(queries), queries)
@@ -87,14 +88,46 @@ class DecoderLayer(nn.Module):
         return QuerySide(normed, self.attention.query(normed))
 
     def forward(
-        self, side: QuerySide, tokens: Tensor, *, mask: Tensor | None = None, need_weights: bool = False
+        self,
+        queries: Tensor,
+        tokens: Tensor,
+        *,
+        side: QuerySide | None = None,
+        mask: Tensor | None = None,
+        need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Decode tokens ``(b, t, d)``: ``(b, k, d)``, and the attention weights ``(b, h, k, t)`` if asked."""
+        """Decode tokens ``(b, t, d)``: ``(b, k, d)``, and the attention weights ``(b, h, k, t)`` if asked.
+
+        Args:
+            queries: ``(1 or b, k, d)``.
+            tokens: Embedded tokens.
+            side: What :meth:`query_side` made of the queries, where that is the same for all images.
+            mask: ``(b, 1, 1, t)``, true where a token may be looked at.
+            need_weights: Whether to return the attention weights.
+        """
+        if not need_weights and fast.usable(tokens, tokens.shape[-1]):
+            return self._fast(queries, side, tokens, mask), None
+        if side is None:
+            side = self.query_side(queries.expand(tokens.shape[0], -1, -1))  # each image has its own dropout mask
         query = side.projected.expand(tokens.shape[0], -1, -1)  # a view: queries are not copied
         x, weights = self.attention(query, tokens, mask=mask, need_weights=need_weights)
         x = self.norm2(side.normed + self.dropout(x))
         hidden = self.dropout(F.relu(self.linear1(x)))
         return self.norm3(x + self.dropout(self.linear2(hidden))), weights
+
+    def _fast(self, queries: Tensor, side: QuerySide | None, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        """The same in fewer passes over memory."""
+        attention, dropout = self.attention, self.dropout.p if self.training else 0.0
+        if side is None and self.self_attention is None:
+            side = QuerySide(*fast.query_side(self.norm1, attention.query, queries, len(tokens), dropout))
+        elif side is None:
+            side = self.query_side(queries.expand(len(tokens), -1, -1))
+        seen = fast.attend(
+            side.projected, tokens, attention.key_value, heads=attention.heads, mask=mask, dropout=dropout
+        )
+        return fast.finish(
+            side.normed, seen, attention.out, self.norm2, self.linear1, self.linear2, self.norm3, dropout
+        )
 
 
 class GroupLinear(nn.Module):
@@ -115,6 +148,7 @@ class GroupLinear(nn.Module):
     """
 
     slots: Tensor
+    class_of_slot: Tensor
 
     def __init__(
         self,
@@ -134,6 +168,7 @@ class GroupLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_queries, width, group_size))
         self.bias = nn.Parameter(torch.zeros(num_classes))
         self.register_buffer("slots", slots)  # saved: the assignment belongs to the weights
+        self.register_buffer("class_of_slot", _inverse(slots, num_queries * group_size), persistent=False)
         self.in_order = _counts_up(slots)
         nn.init.xavier_normal_(self.weight)
 
@@ -144,6 +179,8 @@ class GroupLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Queries ``(b, k, d)`` to logits ``(b, n)``, in one batched product."""
+        if fast.usable(x, x.shape[-1]) and not torch.compiler.is_compiling():
+            return fast.group_linear(x, self.weight, self.bias, self.slots, self.class_of_slot)
         x = torch.einsum("bkd,kdg->bkg", x, self.weight).flatten(1)  # (b, k * g)
         x = x[:, : self.num_classes] if self.in_order else x.index_select(1, self.slots)
         return x + self.bias
@@ -155,7 +192,14 @@ class GroupLinear(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: object) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self.class_of_slot = _inverse(self.slots, self.num_queries * self.group_size)
         self.in_order = _counts_up(self.slots)
+
+
+def _inverse(slots: Tensor, count: int) -> Tensor:
+    """The class that stands in each slot ``(k * g,)``; -1 where a slot is padding."""
+    classes = torch.full((count,), -1, dtype=torch.long, device=slots.device)
+    return classes.scatter(0, slots, torch.arange(len(slots), device=slots.device))
 
 
 def _counts_up(slots: Tensor) -> bool:

@@ -41,7 +41,8 @@ class MLDecoder(nn.Module):
             with the query of each class.
         group_layout: ``"balanced"`` groups differ by at most one class; ``"ceil"`` is for converted files.
         seed: Seed of the fixed queries and of the random groups. Weights follow torch's own generator.
-        checkpoint_layers: Save memory in training by computing the layers' inside again in the backward pass.
+        checkpoint_layers: Save memory in training: the batch goes through the layers in slices, and the inside of
+            a slice is computed again in the backward pass.
 
     Example:
         >>> head = MLDecoder(num_classes=80, in_features=2048)

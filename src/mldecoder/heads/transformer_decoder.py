@@ -28,7 +28,8 @@ class TransformerDecoder(nn.Module):
         dropout: Dropout probability in training.
         queries: ``"learnable"`` or ``"fixed"`` random vectors.
         seed: Seed of the queries.
-        checkpoint_layers: Save memory in training by computing the layers' inside again in the backward pass.
+        checkpoint_layers: Save memory in training: the batch goes through the layers in slices, and the inside of
+            a slice is computed again in the backward pass.
 
     Example:
         >>> TransformerDecoder(num_classes=20, in_features=64, width=32)(torch.zeros(2, 64, 7, 7)).shape

@@ -11,9 +11,11 @@ gradient, whatever its logit. Logits may be half precision; all arithmetic is fl
     ``"image_mean"``  that sum divided by b, so that the learning rate does not depend on the batch size;
     ``"none"``        nothing is added up: (b, n), or (b,) for softmax.
 ``sample_weights`` (b,) and ``class_weights`` (n,) multiply the costs and never enter a denominator.
+``grouped_loss`` takes what comes before the logits, for heads of so many classes that their logits do not fit.
 Values of targets are not checked: that would stop a GPU at every step.
 """
 
+from mldecoder.losses.grouped import grouped_loss as grouped_loss
 from mldecoder.losses.registry import LOSSES as LOSSES
 from mldecoder.losses.registry import Loss as Loss
 from mldecoder.losses.registry import build as build
@@ -21,3 +23,4 @@ from mldecoder.losses.sigmoid import asymmetric_loss as asymmetric_loss
 from mldecoder.losses.sigmoid import binary_cross_entropy as binary_cross_entropy
 from mldecoder.losses.sigmoid import focal_loss as focal_loss
 from mldecoder.losses.softmax import softmax_cross_entropy as softmax_cross_entropy
+from mldecoder.losses.sparse_targets import SparseTargets as SparseTargets

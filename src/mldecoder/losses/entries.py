@@ -30,16 +30,22 @@ def per_entry(
     check_shapes(logits, targets, sample_weights, class_weights)
     check_at_least_zero("unknown_weight", unknown_weight)
     unknown = targets < 0
-    x = at_least_float32(logits)
-    y = targets.to(x.dtype).masked_fill(unknown, 0.0)
-    if unknown_weight == 0:
-        x = x.masked_fill(unknown, 0.0)  # so that not even a NaN passes
-    loss = cost(x, y) * torch.where(unknown, unknown_weight, 1.0).to(x.dtype)
+    loss = costs_of(cost, at_least_float32(logits), targets, unknown, unknown_weight)
     if sample_weights is not None:
         loss = loss * sample_weights.to(loss).unsqueeze(1)
     if class_weights is not None:
         loss = loss * class_weights.to(loss)
     return reduce(loss, ~unknown if unknown_weight == 0 else torch.ones_like(unknown), reduction)
+
+
+def costs_of(
+    cost: Callable[[Tensor, Tensor], Tensor], x: Tensor, targets: Tensor, unknown: Tensor, unknown_weight: float
+) -> Tensor:
+    """Ask ``cost`` for the costs of logits of any shape: an unknown entry is nothing, or a negative with a weight."""
+    y = targets.to(x.dtype).masked_fill(unknown, 0.0)
+    if unknown_weight == 0:
+        x = x.masked_fill(unknown, 0.0)  # so that not even a NaN passes
+    return cost(x, y) * torch.where(unknown, unknown_weight, 1.0).to(x.dtype)
 
 
 def reduce(loss: Tensor, takes_part: Tensor, reduction: str) -> Tensor:
@@ -52,8 +58,18 @@ def reduce(loss: Tensor, takes_part: Tensor, reduction: str) -> Tensor:
         return loss.sum() / takes_part.sum().clamp(min=1)
     if reduction == "image_mean":
         return loss.sum() / max(len(loss), 1)
-    names = get_args(Reduction)  # a recipe may hold any text
-    raise ConfigError(f"reduction must be one of {listed(names)}, got {reduction!r}.{nearest(reduction, names)}")
+    raise _unknown_reduction(reduction)
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse a name that is no reduction; a recipe may hold any text."""
+    if reduction not in get_args(Reduction):
+        raise _unknown_reduction(reduction)
+
+
+def _unknown_reduction(reduction: str) -> ConfigError:
+    names = get_args(Reduction)
+    return ConfigError(f"reduction must be one of {listed(names)}, got {reduction!r}.{nearest(reduction, names)}")
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -71,6 +87,11 @@ def check_shapes(logits: Tensor, targets: Tensor, sample_weights: Tensor | None,
             f"targets must have the shape of the logits {(b, n)}, got {tuple(targets.shape)}. "
             "Only softmax also takes class numbers, of the shape (images,)."
         )
+    check_weights(b, n, sample_weights, class_weights)
+
+
+def check_weights(b: int, n: int, sample_weights: Tensor | None, class_weights: Tensor | None) -> None:
+    """Refuse weights that are not one an image and one a class."""
     if sample_weights is not None and sample_weights.shape != (b,):
         raise InputError(f"sample_weights must have the shape {(b,)}, got {tuple(sample_weights.shape)}.")
     if class_weights is not None and class_weights.shape != (n,):

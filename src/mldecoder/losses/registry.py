@@ -15,7 +15,7 @@ from mldecoder.losses.entries import listed, nearest
 from mldecoder.losses.sigmoid import asymmetric_loss, binary_cross_entropy, focal_loss
 from mldecoder.losses.softmax import softmax_cross_entropy
 
-__all__ = ["LOSSES", "Loss", "build"]
+__all__ = ["LOSSES", "Loss", "Option", "all_options", "build"]
 
 Option = float | bool | str | None
 
@@ -57,22 +57,27 @@ def build(kind: str, options: Mapping[str, Option] | None = None) -> Loss:
         >>> loss(torch.zeros(1, 2), torch.tensor([[1, 0]])).ndim
         0
     """
+    filled = all_options(kind, options)
+    loss = functools.partial(LOSSES[kind], **filled)
+    loss(torch.zeros(1, 2), torch.tensor([[1, 0]]))  # the function checks the values
+    return loss
+
+
+def all_options(kind: str, options: Mapping[str, Option] | None = None) -> dict[str, Option]:
+    """Return every option of the loss ``kind``: those given, in their right types, and the defaults of the others."""
     if kind not in LOSSES:
         raise ConfigError(f"loss kind must be one of {listed(LOSSES)}, got {kind!r}.{nearest(kind, LOSSES)}")
-    function = LOSSES[kind]
-    known = {
+    known: dict[str, Option] = {
         name: p.default
-        for name, p in inspect.signature(function).parameters.items()
+        for name, p in inspect.signature(LOSSES[kind]).parameters.items()
         if p.kind is p.KEYWORD_ONLY and not name.endswith("_weights")  # tensors come with the call
     }
-    filled: dict[str, Option] = {}
+    filled = dict(known)
     for name, value in (options or {}).items():
         if name not in known:
             raise ConfigError(f"loss {kind!r} has the options {listed(known)}, got {name!r}.{nearest(name, known)}")
         filled[name] = _as_option(name, value, known[name])
-    loss = functools.partial(function, **filled)
-    loss(torch.zeros(1, 2), torch.tensor([[1, 0]]))  # the function checks the values
-    return loss
+    return filled
 
 
 def _as_option(name: str, value: Option, default: Option) -> Option:

@@ -4,20 +4,94 @@ Shapes: b images, n classes. In the code x is a logit, y its target, p its proba
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from mldecoder.errors import ConfigError
-from mldecoder.losses.entries import Reduction, check_at_least_zero, check_smoothing, per_entry
+from mldecoder.losses.entries import Reduction, check_at_least_zero, check_shapes, check_smoothing, per_entry
 
-__all__ = ["asymmetric_loss", "binary_cross_entropy", "focal_loss"]
+__all__ = [
+    "AsymmetricCost",
+    "BinaryCost",
+    "FocalCost",
+    "asymmetric_loss",
+    "binary_cross_entropy",
+    "focal_loss",
+]
 
 # Float32 rounds the probability of logits above 16.7 to 1; beyond this logit a negative follows the tangent.
 SATURATED = 18.0
 # exp(-80) is still a normal float32: probabilities taken from logits within +-80 are never 0.
 FAR = 80.0
+
+
+@dataclass(frozen=True)
+class AsymmetricCost:
+    """The costs of known entries in :func:`asymmetric_loss`, of any shape."""
+
+    gamma_neg: float
+    gamma_pos: float
+    clip: float
+    focal_grad: bool
+
+    def __post_init__(self) -> None:
+        check_at_least_zero("gamma_neg", self.gamma_neg)
+        check_at_least_zero("gamma_pos", self.gamma_pos)
+        if not 0 <= self.clip < 1:
+            raise ConfigError(f"clip must be at least 0 and below 1, got {self.clip}. The paper uses 0.05.")
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the cost of each entry."""
+        log_p, log_not_p, p_m, q = _log_terms(x, self.clip)
+        weight_pos, weight_neg = _power(q, self.gamma_pos), _power(p_m, self.gamma_neg)
+        if not self.focal_grad:  # detach, rather than switching the caller's grad mode as the official code does
+            weight_pos, weight_neg = weight_pos.detach(), weight_neg.detach()
+        return -(y * weight_pos * log_p + (1 - y) * weight_neg * log_not_p)
+
+
+@dataclass(frozen=True)
+class FocalCost:
+    """The costs of known entries in :func:`focal_loss`, of any shape."""
+
+    gamma: float
+    alpha: float | None
+    focal_grad: bool
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 <= self.alpha <= 1:
+            raise ConfigError(f"alpha must be between 0 and 1, got {self.alpha}. Leave it out for no balancing.")
+        check_at_least_zero("gamma", self.gamma)
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the cost of each entry."""
+        share_pos, share_neg = (1.0, 1.0) if self.alpha is None else (self.alpha, 1 - self.alpha)
+        log_p, log_not_p, p, q = _log_terms(x, 0.0)
+        weight_pos, weight_neg = _power(q, self.gamma), _power(p, self.gamma)
+        if not self.focal_grad:
+            weight_pos, weight_neg = weight_pos.detach(), weight_neg.detach()
+        return -(share_pos * y * weight_pos * log_p + share_neg * (1 - y) * weight_neg * log_not_p)
+
+
+@dataclass(frozen=True)
+class BinaryCost:
+    """The costs of known entries in :func:`binary_cross_entropy`, of any shape; ``num_classes`` is for smoothing."""
+
+    label_smoothing: float
+    target_threshold: float | None
+    num_classes: int
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.label_smoothing)
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the cost of each entry."""
+        if self.target_threshold is not None:
+            y = (y > self.target_threshold).to(y.dtype)
+        y = y * (1 - self.label_smoothing) + self.label_smoothing / self.num_classes
+        return -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x))
 
 
 def asymmetric_loss(
@@ -59,20 +133,8 @@ def asymmetric_loss(
         >>> asymmetric_loss(torch.zeros(1, 3), torch.tensor([[1, 0, -1]]), clip=0.0)
         tensor(0.7365)
     """
-    check_at_least_zero("gamma_neg", gamma_neg)
-    check_at_least_zero("gamma_pos", gamma_pos)
-    if not 0 <= clip < 1:
-        raise ConfigError(f"clip must be at least 0 and below 1, got {clip}. The paper uses 0.05.")
-
-    def cost(x: Tensor, y: Tensor) -> Tensor:
-        log_p, log_not_p, p_m, q = _log_terms(x, clip)
-        weight_pos, weight_neg = _power(q, gamma_pos), _power(p_m, gamma_neg)
-        if not focal_grad:  # detach, rather than switching the caller's grad mode as the official code does
-            weight_pos, weight_neg = weight_pos.detach(), weight_neg.detach()
-        return -(y * weight_pos * log_p + (1 - y) * weight_neg * log_not_p)
-
     return per_entry(
-        cost,
+        AsymmetricCost(gamma_neg, gamma_pos, clip, focal_grad),
         logits,
         targets,
         unknown_weight=unknown_weight,
@@ -99,20 +161,8 @@ def focal_loss(
     A positive costs ``-alpha (1 - p)^gamma log(p)``, a negative ``-(1 - alpha) p^gamma log(1 - p)``; without
     ``alpha`` both factors are 1. Gradients pass through the weights unless ``focal_grad`` is off.
     """
-    if alpha is not None and not 0 <= alpha <= 1:
-        raise ConfigError(f"alpha must be between 0 and 1, got {alpha}. Leave it out for no balancing.")
-    check_at_least_zero("gamma", gamma)
-    share_pos, share_neg = (1.0, 1.0) if alpha is None else (alpha, 1 - alpha)
-
-    def cost(x: Tensor, y: Tensor) -> Tensor:
-        log_p, log_not_p, p, q = _log_terms(x, 0.0)
-        weight_pos, weight_neg = _power(q, gamma), _power(p, gamma)
-        if not focal_grad:
-            weight_pos, weight_neg = weight_pos.detach(), weight_neg.detach()
-        return -(share_pos * y * weight_pos * log_p + share_neg * (1 - y) * weight_neg * log_not_p)
-
     return per_entry(
-        cost,
+        FocalCost(gamma, alpha, focal_grad),
         logits,
         targets,
         unknown_weight=unknown_weight,
@@ -147,16 +197,9 @@ def binary_cross_entropy(
         class_weights: One weight a class (n,).
         reduction: "mean", "sum", "image_mean" or "none"; see ``mldecoder.losses``.
     """
-    check_smoothing(label_smoothing)
-
-    def cost(x: Tensor, y: Tensor) -> Tensor:
-        if target_threshold is not None:
-            y = (y > target_threshold).to(y.dtype)
-        y = y * (1 - label_smoothing) + label_smoothing / y.shape[1]
-        return -(y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x))
-
+    check_shapes(logits, targets, sample_weights, class_weights)
     return per_entry(
-        cost,
+        BinaryCost(label_smoothing, target_threshold, logits.shape[1]),
         logits,
         targets,
         unknown_weight=unknown_weight,
