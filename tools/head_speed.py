@@ -56,7 +56,7 @@ def rows(runs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, object]]:
         return {"figure": figure, "official": official, "target": target} | found
 
     largest = cell("cap", OURS, "train")["largest_batch"], cell("cap", GAP, "train")["largest_batch"]
-    share = {"measured": f"{largest[0]} of {largest[1]}: {100 * largest[0] / largest[1]:.1f}%"}
+    share: dict[str, object] = {"measured": f"{largest[0]} of {largest[1]}: {100 * largest[0] / largest[1]:.1f}%"}
     return [
         line("head, inference, N=1,000", "13.9 us", "<= 2.2", micros("eager", "infer", 1000)),
         line("the same, replayed as a CUDA graph", "", "", micros("graph", "infer", 1000)),

@@ -6,7 +6,7 @@ Sections are frozen and refuse unknown keys, naming the nearest known one. Recip
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +16,7 @@ from mldecoder.errors import ConfigError
 from mldecoder.heads import GlobalAveragePool, MLDecoder, TransformerDecoder, ZeroShotMLDecoder
 from mldecoder.heads.decoder import Decoder
 from mldecoder.heads.groups import GroupLayout, placeholder
+from mldecoder.heads.zero_shot_groups import QueryKind, ReadoutKind, count_groups
 
 __all__ = [
     "HEAD_CONFIGS",
@@ -28,6 +29,7 @@ __all__ = [
     "PreprocessingConfig",
     "Section",
     "Task",
+    "TextConfig",
     "TransformerDecoderConfig",
     "ZeroShotConfig",
     "describe_head",
@@ -136,15 +138,31 @@ class GlobalAveragePoolConfig(HeadSection):
         return GlobalAveragePool(num_classes, in_features, dropout=self.dropout)
 
 
+COMMON_QUERIES = 32  # where nothing else is said
+
+
 class ZeroShotConfig(_DecoderConfig):
-    """ML-Decoder with text vectors for queries."""
+    """ML-Decoder with text vectors for queries; the fields are the arguments of :class:`mldecoder.ZeroShotMLDecoder`.
+
+    ``text_width`` is that of the text encoder, and need not be said where there is one.
+    """
 
     kind: Literal["zero-shot"] = "zero-shot"
-    text_width: int = 300
+    text_width: int | None = None
+    group_size: int = 1
+    query: QueryKind = "text"
+    readout: ReadoutKind = "shared"
+    num_groups: int | None = None
+    query_relu: bool | None = None
 
-    def build(self, num_classes: int, in_features: int) -> nn.Module:  # noqa: ARG002  (labels come with each call)
+    def build(self, num_classes: int, in_features: int) -> nn.Module:
         """The head, untrained."""
-        return ZeroShotMLDecoder(in_features, **self.model_dump(exclude={"kind"}))
+        if self.text_width is None:
+            raise ConfigError("A zero-shot head needs text vectors: pass text=..., or head.text_width.")
+        enough = COMMON_QUERIES if self.query == "common" else count_groups(num_classes, max(1, self.group_size))
+        groups = self.num_groups or enough
+        options = self.model_dump(exclude={"kind", "num_groups", "text_width"})
+        return ZeroShotMLDecoder(in_features, self.text_width, num_groups=groups, **options)
 
 
 HeadConfig = Annotated[
@@ -157,6 +175,22 @@ HEAD_CONFIGS: dict[str, type[HeadSection]] = {
     "gap": GlobalAveragePoolConfig,
     "zero-shot": ZeroShotConfig,
 }
+
+
+class TextConfig(Section):
+    """How labels become the vectors that a zero-shot head asks with; see :func:`mldecoder.text.encode_labels`.
+
+    ``descriptions`` are sentences that stand for a label instead of its name. ``scaling`` measures vectors by how the
+    trained labels differ; see :class:`mldecoder.label_vectors.TextScaling`.
+    """
+
+    encoder: str = "glove-50"
+    templates: tuple[str, ...] = ("{}",)
+    descriptions: dict[str, tuple[str, ...]] = {}
+    oov: Literal["nearest", "parts", "error"] = "nearest"
+    normalise: bool = True
+    scaling: Literal["none", "standard", "whiten"] = "none"
+    shrinkage: float = Field(default=0.1, ge=0)
 
 
 class PreprocessingConfig(Section):
@@ -177,9 +211,14 @@ class ModelConfig(Section):
     backbone: BackboneConfig
     head: HeadConfig
     labels: tuple[str, ...]
+    unseen: tuple[str, ...] = ()  # those of the labels that were never trained
+    text: TextConfig | None = None
     task: Task = "multi-label"
     preprocessing: PreprocessingConfig = PreprocessingConfig()
     thresholds: float | tuple[float, ...] | None = None
+    global_threshold: float | None = None  # for labels that have no threshold of their own
+    temperature: float | None = Field(default=None, gt=0)  # calibrated: sigmoid(logit / temperature + bias)
+    bias: float | None = None
     metrics: dict[str, float] = {}
 
 
@@ -202,7 +241,15 @@ def describe_head(head: nn.Module) -> HeadSection:
     if isinstance(head, GlobalAveragePool):
         return GlobalAveragePoolConfig(dropout=head.dropout.p)
     if isinstance(head, ZeroShotMLDecoder):
-        return ZeroShotConfig(text_width=head.text_width, **_decoder_sizes(head.decoder))
+        return ZeroShotConfig(
+            text_width=head.text_width,
+            group_size=head.group_size,
+            query=head.query,
+            readout=head.readout,
+            num_groups=head.num_groups,
+            query_relu=head.query_relu,
+            **_decoder_sizes(head.decoder),
+        )
     raise ConfigError(f"A model can be saved with the heads of this package, got {type(head).__name__}.")
 
 
@@ -241,6 +288,7 @@ def _fields_at(section: type[Section], path: list[str]) -> list[str]:
             continue
         field = section.model_fields.get(part)
         annotation = field.annotation if field else None
-        if isinstance(annotation, type) and issubclass(annotation, Section):
-            section = annotation
+        for choice in (annotation, *get_args(annotation)):  # a section may be optional
+            if isinstance(choice, type) and issubclass(choice, Section):
+                section = choice
     return list(section.model_fields)

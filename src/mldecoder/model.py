@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from json import JSONDecodeError, loads
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import ModelHubMixin, hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, LocalEntryNotFoundError
@@ -22,11 +22,18 @@ from mldecoder.config import (
     ModelConfig,
     PreprocessingConfig,
     Task,
+    TextConfig,
+    ZeroShotConfig,
     describe_head,
     parse,
 )
-from mldecoder.errors import CheckpointError, ConfigError
-from mldecoder.heads import with_classes
+from mldecoder.errors import CheckpointError, ConfigError, InputError
+from mldecoder.heads import ZeroShotMLDecoder, with_classes
+from mldecoder.label_words import AnyText, LabelWords, Sentences, sentences
+from mldecoder.labelled import Labelled
+
+if TYPE_CHECKING:
+    from mldecoder import Explanation, Picture, PictureOrMany, Prediction
 
 __all__ = ["Classifier", "Head", "create_model", "load", "replace_head"]
 
@@ -34,13 +41,14 @@ Head = str | Mapping[str, Any] | HeadSection | nn.Module
 _WEIGHTS, _CONFIG, _CARD = "model.safetensors", "config.json", "README.md"
 
 
-class Classifier(nn.Module, ModelHubMixin, library_name="mldecoder", tags=["ml-decoder", "image-classification"]):
+class Classifier(Labelled, ModelHubMixin, library_name="mldecoder", tags=["ml-decoder", "image-classification"]):
     """A backbone and a head that know their labels; ``forward`` takes pictures and gives logits.
 
     Args:
         backbone: Turns pictures into features.
         head: Turns features into one logit a label.
         config: Everything else, and what is written to ``config.json``.
+        words: For a zero-shot head, the labels as vectors.
 
     Example:
         >>> model = create_model("test_resnet", labels=["cat", "dog"])
@@ -48,55 +56,138 @@ class Classifier(nn.Module, ModelHubMixin, library_name="mldecoder", tags=["ml-d
         torch.Size([1, 2])
     """
 
-    def __init__(self, backbone: Backbone, head: nn.Module, config: ModelConfig) -> None:
+    def __init__(
+        self, backbone: Backbone, head: nn.Module, config: ModelConfig, words: LabelWords | None = None
+    ) -> None:
         super().__init__()
         self.backbone = backbone
         self.head = head
         self.config = config
+        self.words = words
         self._foreign = False  # whether the backbone was built by somebody else
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The label of each logit."""
-        return self.config.labels
 
     @property
     def num_classes(self) -> int:
         """How many labels the model scores."""
         return len(self.config.labels)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Pictures ``(b, 3, h, w)``, preprocessed, to logits ``(b, n)``."""
-        logits: Tensor = self.head(self.backbone(images))
+    def forward(self, images: Tensor, text_vectors: Tensor | None = None) -> Tensor:
+        """Pictures ``(b, 3, h, w)``, preprocessed, to logits ``(b, n)``.
+
+        A zero-shot model scores its own labels, or those of ``text_vectors`` ``(n, e)``, which
+        :meth:`text_vectors_for` makes of any words.
+        """
+        if self.words is None and text_vectors is not None:
+            raise InputError(f"text_vectors are for zero-shot models, this one is {self.config.head.kind}.")
+        features = self.backbone(images)
+        logits: Tensor
+        if self.words is None:
+            logits = self.head(features)
+        else:
+            logits = self.head(features, self.words.vectors if text_vectors is None else text_vectors)
         return logits
 
-    def reset_classifier(self, labels: Sequence[str] | int, *, head: Head | None = None) -> None:
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Logits ``(b, n)`` to calibrated scores, in float64: sigmoid, or softmax where exactly one label is right."""
+        config = self.config
+        values = logits.double() / (config.temperature or 1.0) + (config.bias or 0.0)
+        return values.softmax(dim=1) if config.task == "single-label" else values.sigmoid()
+
+    def predict(
+        self,
+        images: "PictureOrMany",
+        labels: Sequence[str] | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+        batch_size: int = 32,
+    ) -> "list[Prediction]":
+        """Tag pictures: paths, folders, bytes, PIL pictures, arrays or tensors, one or many; one result a picture.
+
+        Args:
+            images: What to tag; see :func:`mldecoder.predict.inputs.sources`.
+            labels: Some of the model's labels, or any words where the model is zero-shot.
+            top_k: At most this many tags a picture.
+            threshold: A label is given from this score on; ``None`` takes the calibrated ones, or 0.5.
+            batch_size: Pictures scored together.
+        """
+        from mldecoder import Predictor  # the package knows where it lives; this layer does not
+
+        return Predictor(self, labels=labels, top_k=top_k, threshold=threshold, batch_size=batch_size)(images)
+
+    def explain(self, image: "Picture", labels: Sequence[str] | None = None) -> "Explanation":
+        """Where the model looked in one picture for each label: for the predicted ones by default."""
+        from mldecoder import Explainer
+
+        return Explainer(self, labels=labels)(image)
+
+    def reset_classifier(
+        self, labels: Sequence[str] | int, *, head: Head | None = None, text: AnyText | None = None
+    ) -> None:
         """Put an untrained head for other labels on the backbone; the old head's kind and sizes stay by default."""
         names = _names(labels)
         section = self.config.head if head is None else _head_config(head)
         if head is None and isinstance(section, MLDecoderConfig):  # numbers that belong to the old labels
             section = section.model_copy(update={"num_queries": None, "groups": "random", "group_size": None})
+        if text is None and self.words is not None and isinstance(section, ZeroShotConfig):
+            text = self.words.text
+            section = section.model_copy(update={"text_width": None, "num_groups": None})
         reference = next(self.parameters())
-        self.head = section.build(len(names), self.backbone.num_features).to(reference.device, reference.dtype)
-        self._update(labels=names, head=section, thresholds=None, metrics={})
+        module, section, words = _build(section, names, self.backbone.num_features, text)
+        self.head = module.to(reference.device, reference.dtype)
+        self.words = None if words is None else words.to(reference.device, reference.dtype)
+        forgotten = {"thresholds": None, "global_threshold": None, "temperature": None, "bias": None}
+        text_config = None if words is None else words.config
+        self._update(labels=names, head=section, metrics={}, text=text_config, unseen=(), **forgotten)
 
-    def set_labels(self, labels: Sequence[str]) -> None:
-        """Score other labels: those the model has keep their weights, the others start untrained."""
+    def set_labels(
+        self,
+        labels: Sequence[str],
+        *,
+        descriptions: Sentences | None = None,
+        pictures: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Score other labels: those the model has keep their weights, the others start untrained.
+
+        A zero-shot model needs no training for a new label: it asks by its name, by a sentence, or by pictures.
+
+        Args:
+            labels: The labels to score from now on.
+            descriptions: For a zero-shot model, sentences that stand for a label instead of its name.
+            pictures: For a zero-shot model, preprocessed pictures ``(p, 3, h, w)`` that have the label; see
+                :func:`mldecoder.heads.zero_shot_labels.vector_from_pictures`.
+        """
         names = _names(labels)
+        if self.words is not None:
+            self._set_words(names, sentences(descriptions), pictures or {})
+            return
+        if descriptions or pictures:
+            raise ConfigError(
+                f"Labels by sentences or pictures are for zero-shot models, this one is {self.config.head.kind}."
+            )
         place = {label: i for i, label in enumerate(self.labels)}
         source = [place.get(label) for label in names]
         self.head = with_classes(self.head, source).train(self.head.training)
         thresholds = self.config.thresholds
         if isinstance(thresholds, tuple):
-            thresholds = tuple(0.5 if i is None else thresholds[i] for i in source)
+            new = 0.5 if self.config.global_threshold is None else self.config.global_threshold
+            thresholds = tuple(new if i is None else thresholds[i] for i in source)
         self._update(labels=names, head=describe_head(self.head), thresholds=thresholds, metrics={})
 
-    def add_labels(self, labels: Sequence[str]) -> None:
-        """Add untrained labels behind the others; what the model knows stays."""
+    def add_labels(
+        self,
+        labels: Sequence[str],
+        *,
+        descriptions: Sentences | None = None,
+        pictures: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Add labels behind the others, untrained or, in a zero-shot model, by word, sentence or pictures.
+
+        What the model knows stays; :meth:`set_labels` explains the arguments.
+        """
         known = sorted(set(labels) & set(self.labels))
         if known:
             raise ConfigError(f"The model has the label {known[0]!r} already. Add only new ones.")
-        self.set_labels([*self.labels, *labels])
+        self.set_labels([*self.labels, *labels], descriptions=descriptions, pictures=pictures)
 
     def remove_labels(self, labels: Sequence[str]) -> None:
         """Take labels out; the others keep their logits."""
@@ -104,9 +195,6 @@ class Classifier(nn.Module, ModelHubMixin, library_name="mldecoder", tags=["ml-d
         if unknown:
             raise ConfigError(f"The model has no label {unknown[0]!r}. Its labels are in `model.labels`.")
         self.set_labels([label for label in self.labels if label not in set(labels)])
-
-    def _update(self, **changes: object) -> None:
-        self.config = self.config.model_copy(update=changes)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         """Write the model folder; a file is complete or not there."""
@@ -159,6 +247,7 @@ def create_model(
     *,
     labels: Sequence[str] | None = None,
     head: Head = "ml-decoder",
+    text: AnyText | None = None,
     task: Task = "multi-label",
     pretrained: bool = False,
     img_size: int | tuple[int, int] | None = None,
@@ -173,7 +262,10 @@ def create_model(
             ``transformers/facebook/dinov2-small`` work too.
         num_classes: How many labels the model scores; not needed where ``labels`` are given.
         labels: The labels' names.
-        head: ``"ml-decoder"``, ``"gap"``, ``"transformer-decoder"``, or a dict with ``kind`` and the head's options.
+        head: ``"ml-decoder"``, ``"gap"``, ``"transformer-decoder"``, ``"zero-shot"``, or a dict with ``kind`` and the
+            head's options.
+        text: For a zero-shot head, how labels become vectors: the name of a text encoder, an encoder, a function, or
+            the fields of ``TextConfig``; ``glove-50`` by default.
         task: ``"multi-label"``, or ``"single-label"`` where exactly one label is right.
         pretrained: Download the backbone's weights.
         img_size: Side of the pictures, or (height, width); ``None`` takes the backbone's own.
@@ -207,7 +299,7 @@ def create_model(
         keep_prefix_tokens=keep_prefix_tokens,
         options=dict(body.options),
     )
-    return join(body, described, head, names, task=task)
+    return join(body, described, head, names, text=text, task=task)
 
 
 def replace_head(
@@ -216,6 +308,7 @@ def replace_head(
     *,
     labels: Sequence[str] | None = None,
     head: Head = "ml-decoder",
+    text: AnyText | None = None,
     task: Task = "multi-label",
 ) -> Classifier:
     """Put an ML-Decoder head on a timm, torchvision or transformers model, and keep its backbone's weights.
@@ -230,7 +323,7 @@ def replace_head(
     names = _names(labels if labels is not None else num_classes)
     size = body.preprocessing.size
     described = BackboneConfig(name=body.name, img_size=size, in_chans=body.in_chans, options=dict(body.options))
-    classifier = join(body, described, head, names, task=task)
+    classifier = join(body, described, head, names, text=text, task=task)
     classifier._foreign = True
     return classifier
 
@@ -241,20 +334,50 @@ def join(
     head: Head,
     labels: tuple[str, ...],
     *,
+    text: AnyText | None = None,
+    unseen: Sequence[str] = (),
     task: Task = "multi-label",
     preprocessing: PreprocessingConfig | None = None,
 ) -> Classifier:
-    """Join a backbone with a head, given as a module or described, into a classifier."""
-    if isinstance(head, nn.Module):
-        module, section = head, describe_head(head)
-    else:
-        section = _head_config(head)
-        module = section.build(len(labels), backbone.num_features)
+    """Join a backbone with a head, given as a module or described, into a classifier.
+
+    ``unseen`` are those of the labels that are not going to be trained.
+    """
+    module, section, words = _build(head, labels, backbone.num_features, text, unseen)
     preprocessing = preprocessing or PreprocessingConfig.model_validate(vars(backbone.preprocessing))
     config = ModelConfig.model_validate(
-        {"backbone": described, "head": section, "labels": labels, "task": task, "preprocessing": preprocessing}
+        {
+            "backbone": described,
+            "head": section,
+            "labels": labels,
+            "unseen": tuple(unseen),
+            "text": None if words is None else words.config,
+            "task": task,
+            "preprocessing": preprocessing,
+        }
     )
-    return Classifier(backbone, module, config)
+    return Classifier(backbone, module, config, words)
+
+
+def _build(
+    head: Head, labels: tuple[str, ...], num_features: int, text: AnyText | None, unseen: Sequence[str] = ()
+) -> tuple[nn.Module, HeadSection, LabelWords | None]:
+    """A head, its config and, where it asks by words, the words."""
+    section = describe_head(head) if isinstance(head, nn.Module) else _head_config(head)
+    words = None
+    if isinstance(section, ZeroShotConfig):
+        words = LabelWords.encoded(labels, text, unseen)
+        width = words.vectors.shape[1]
+        if section.text_width not in (None, width):
+            raise ConfigError(
+                f"The head takes text vectors of {section.text_width} numbers, {words.config.encoder} gives {width}. "
+                f"Leave head.text_width out, or name another text.encoder."
+            )
+        section = section.model_copy(update={"text_width": width})
+    elif text is not None:
+        raise ConfigError('text is for the zero-shot head. Pass head="zero-shot" with it.')
+    module = head if isinstance(head, nn.Module) else section.build(len(labels), num_features)
+    return module, section, words
 
 
 def load(path: str | Path, *, map_location: str = "cpu") -> Classifier:
@@ -306,7 +429,10 @@ def _assemble(config: ModelConfig, weights: str | Path, map_location: str) -> Cl
         keep_prefix_tokens=described.keep_prefix_tokens,
         options=described.options,
     )
-    model = Classifier(backbone, config.head.build(len(config.labels), backbone.num_features), config)
+    head, words = config.head.build(len(config.labels), backbone.num_features), None
+    if isinstance(head, ZeroShotMLDecoder):  # the file brings the vectors, so that no text encoder is needed
+        words = LabelWords.empty(config.text or TextConfig(), len(config.labels), head.text_width)
+    model = Classifier(backbone, head, config, words)
     try:
         state = load_file(weights, device=map_location)
     except (SafetensorError, OSError) as error:
@@ -364,6 +490,7 @@ def _model_card(model: Classifier) -> str:
     config = model.config
     some = ", ".join(config.labels[:20]) + (", ..." if len(config.labels) > 20 else "")
     metrics = "\n".join(f"- {name}: {value:.2f}" for name, value in config.metrics.items())
+    words = "" if config.text is None else f"\nAny other words can be asked for; their vectors: {config.text.encoder}\n"
     return f"""---
 library_name: mldecoder
 tags: [ml-decoder, image-classification]
@@ -371,7 +498,7 @@ tags: [ml-decoder, image-classification]
 # {config.backbone.name} with a {config.head.kind} head
 
 {len(config.labels)} labels ({config.task}): {some}
-
+{words}
 ```python
 import mldecoder as mld
 

@@ -7,12 +7,18 @@ import typer
 from rich.console import Console
 
 from mldecoder import __version__
+from mldecoder.cli.bench import bench
+from mldecoder.cli.calibrate import calibrate
 from mldecoder.cli.convert import convert
 from mldecoder.cli.data import data
 from mldecoder.cli.demo import demo
 from mldecoder.cli.eval import evaluate
+from mldecoder.cli.explain import explain
+from mldecoder.cli.export import export
+from mldecoder.cli.predict import predict
 from mldecoder.cli.recipes import recipes
 from mldecoder.cli.train import train
+from mldecoder.cli.web import web
 from mldecoder.errors import MLDecoderError
 
 __all__ = ["app", "main"]
@@ -27,10 +33,16 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command(name="eval")(evaluate)
+app.command()(predict)
+app.command()(calibrate)
+app.command()(explain)
+app.command()(export)
+app.command()(web)
 app.command()(data)
 app.command()(recipes)
 app.command()(convert)
 app.command()(demo)
+app.add_typer(bench, name="bench")
 
 
 @app.callback(invoke_without_command=True)

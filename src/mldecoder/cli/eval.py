@@ -27,7 +27,10 @@ def evaluate(
     if json:
         Console().print_json(json_.dumps(metrics))
         return
-    table = Table("metric", "percent")
-    for name, value in metrics.items():
-        table.add_row(name, f"{value:.2f}")
+    lists = {"": "all (GZSL)", "seen_": "seen", "unseen_": "unseen (ZSL)"} if "seen_mAP" in metrics else {"": "percent"}
+    table = Table("metric", *lists.values())
+    for name in metrics:
+        if "seen_" not in name:  # those stand beside the same figure of all labels
+            found = [metrics.get(prefix + name) for prefix in lists]
+            table.add_row(name, *("" if value is None else f"{value:.2f}" for value in found))
     Console().print(table)

@@ -2,9 +2,9 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from mldecoder.config import BackboneConfig, HeadConfig, MLDecoderConfig, Section, Task
+from mldecoder.config import BackboneConfig, HeadConfig, MLDecoderConfig, Section, Task, TextConfig, ZeroShotConfig
 from mldecoder.data.options import DataOptions
 from mldecoder.data.transforms import AugmentConfig
 from mldecoder.losses import Loss, build
@@ -17,6 +17,7 @@ __all__ = [
     "OptimiserSettings",
     "Recipe",
     "TrainingSettings",
+    "ZeroShotSettings",
 ]
 
 
@@ -45,10 +46,17 @@ class ImageSettings(Section):
 
 
 class DataSettings(Section):
-    """How to read the data; ``options`` are those of the readers."""
+    """How to read the data; ``options`` are those of the readers.
+
+    ``unseen`` are labels that are never trained, for a zero-shot head to be measured on: a list, ``scenes``,
+    ``nus-wide``, or a file; see :func:`mldecoder.data.unseen.named_labels`. ``leave_out``, in the same words, are
+    labels that are not looked at in any way.
+    """
 
     options: dict[str, Any] = {}
     task: Task | None = None
+    unseen: str | tuple[str, ...] | None = None
+    leave_out: str | tuple[str, ...] | None = None
     val_fraction: float = Field(default=0.1, gt=0, lt=1)
     max_broken: float | int = 0.01
     workers: int | None = Field(default=None, ge=0)
@@ -61,13 +69,17 @@ class DataSettings(Section):
 
 
 class OptimiserSettings(Section):
-    """Optimiser by timm's name; the factors multiply the learning rate of a part of the model."""
+    """Optimiser by timm's name; the factors multiply the learning rate of a part of the model.
+
+    ``text_factor`` comes on top of the head's, for what a zero-shot head makes of text vectors.
+    """
 
     kind: str = "adamw"
     lr: float = Field(default=2.0e-4, ge=0)
     weight_decay: float = Field(default=1.0e-4, ge=0)
     backbone_factor: float = Field(default=1.0, ge=0)
     head_factor: float = Field(default=1.0, ge=0)
+    text_factor: float = Field(default=1.0, ge=0)
     momentum: float = 0.9
 
 
@@ -92,6 +104,27 @@ class TrainingSettings(Section):
     eval_every: int = Field(default=1, ge=1)
 
 
+class ZeroShotSettings(Section):
+    """How queries vary in the training of a zero-shot head; see :mod:`mldecoder.training.zero_shot`.
+
+    ``noise`` is a standard deviation, as a multiple of the labels' spread or in the vectors' own unit; ``cutout`` the
+    share of numbers that are zeroed; ``random_queries`` and ``mix`` are how many queries come on top, as a share of
+    the labels. ``random_reading`` says what random queries are: positive on the class output, positive on an output
+    of their own (``extra``), or negatives. ``shuffle`` lets a label meet other company in its group in every step;
+    by default where groups are read by text.
+    """
+
+    noise: float = Field(default=0.0, ge=0)
+    noise_scale: Literal["spread", "unit"] = "spread"
+    random_queries: float = Field(default=0.0, ge=0)
+    random_reading: Literal["extra", "class", "negatives"] = "extra"
+    cutout: float = Field(default=0.0, ge=0, lt=1)
+    mix: float = Field(default=0.0, ge=0)
+    mix_alpha: float = Field(default=1.0, gt=0)
+    mix_targets: Literal["mixed", "maximum"] = "mixed"
+    shuffle: bool | None = None
+
+
 class EvaluationSettings(Section):
     """Evaluation, at another size or over the mirrored picture too where wished."""
 
@@ -105,7 +138,7 @@ class Recipe(Section):
     """Everything that decides what a training run does, given its data.
 
     ``expected`` holds the figures to be reached, each with its source. ``loss.kind: auto`` takes the loss that fits
-    the data's task.
+    the data's task. ``text`` and ``zero_shot`` are for the zero-shot head.
     """
 
     name: str = "recipe"
@@ -113,6 +146,8 @@ class Recipe(Section):
     expected: dict[str, str] = {}
     backbone: BackboneSettings = BackboneSettings()
     head: HeadConfig = MLDecoderConfig()
+    text: TextConfig = TextConfig()
+    zero_shot: ZeroShotSettings = ZeroShotSettings()
     image: ImageSettings = ImageSettings()
     data: DataSettings = DataSettings()
     augment: AugmentConfig = AugmentConfig()
@@ -127,6 +162,15 @@ class Recipe(Section):
         for task in _LOSS_OF_TASK:
             _build(value, task)
         return value
+
+    @model_validator(mode="after")
+    def _words_for_words(self) -> "Recipe":
+        zero_shot = isinstance(self.head, ZeroShotConfig)
+        if not zero_shot and self.data.unseen is not None:
+            raise ValueError("data.unseen needs a head that scores labels it never saw. Set head.kind=zero-shot.")
+        if not zero_shot and self.zero_shot != ZeroShotSettings():
+            raise ValueError("the settings in zero_shot are for the zero-shot head. Set head.kind=zero-shot.")
+        return self
 
     def loss_of(self, task: Task) -> Loss:
         """The loss as a function."""

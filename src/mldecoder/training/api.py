@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from accelerate.utils import broadcast_object_list
 from mldecoder.data.dataset import Dataset, ImageSet
 from mldecoder.data.detect import open_dataset
 from mldecoder.data.split import split_off
+from mldecoder.data.unseen import hold_out, named_labels
 from mldecoder.errors import ConfigError
 from mldecoder.model import Classifier, load
 from mldecoder.recipes import Recipe, load_recipe
@@ -84,6 +85,9 @@ def train(
     for note in dataset.notes:
         display.say(f"Note: {note}")
     train_set, val_set = _parts(dataset, chosen, display)
+    train_set, val_set, unseen = _held_out(train_set, val_set, chosen, display)
+    if unseen:  # by name, so that a run needs no file to be evaluated or to go on
+        chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"unseen": unseen})})
     findings = check(train_set, val_set, chosen, dataset.task)
     for warning in findings.warnings:
         display.say(f"Warning: {warning}")
@@ -94,7 +98,7 @@ def train(
     accelerator.wait_for_everyone()
     try:
         seed_everything(chosen.training.seed)
-        model = build_model(chosen, dataset.labels, dataset.task, display)
+        model = build_model(chosen, val_set.labels, dataset.task, display, unseen)
         display.say(f"Model: {_described(model)} on {accelerator.device.type}. Run: {folder.path}")
         trainer = Trainer(model, train_set, val_set, chosen, folder, accelerator, display)
         if resume:
@@ -140,9 +144,12 @@ def evaluate(
     dataset = _opened(source, chosen, display)
     part = _parts(dataset, chosen, display)[1] if source != data else dataset.val or dataset.train
     missing = [label for label in part.labels if label not in model.labels]
-    if missing:
+    if missing and model.zero_shot:
+        display.say(f"Note: {len(missing)} labels of the data ({missing[0]}, ...) are new to the model: asked by word.")
+    elif missing:
         display.say(f"Note: the model does not know {len(missing)} labels of the data ({missing[0]}, ...): left out.")
     known = [label for label in model.labels if label in set(part.labels)]
+    known += missing if model.zero_shot else []
     if not known:
         raise ConfigError(
             f"Model and data share no label: the model knows {model.labels[0]!r}, the data {part.labels[0]!r}."
@@ -169,10 +176,11 @@ def overfit_batch(
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process)
     dataset = _opened(source, chosen, display)
+    train_set = _held_out(dataset.train, dataset.train, chosen, display)[0]
     seed_everything(chosen.training.seed)
-    model = build_model(chosen, dataset.labels, dataset.task, display)
+    model = build_model(chosen, train_set.labels, dataset.task, display)
     with display:
-        before, after = overfit(model, dataset.train, chosen, accelerator, display)
+        before, after = overfit(model, train_set, chosen, accelerator, display)
     learnt = after < 0.2 * before
     verdict = "the model learns" if learnt else "it does not learn: look at labels, loss and learning rate"
     display.say(f"Loss on one batch: {before:.3f} before, {after:.3f} after 100 steps; {verdict}.")
@@ -227,6 +235,12 @@ def _opened(source: str | Path, recipe: Recipe, display: Display) -> Dataset:
     task = {} if recipe.data.task is None else {"task": recipe.data.task}
     dataset = open_dataset(source, options=recipe.data.options | task)
     display.say(f"Data: {dataset.description}.")
+    if recipe.data.leave_out is not None:
+        gone = set(named_labels(recipe.data.leave_out, dataset.train, "data.leave_out"))
+        kept = [label for label in dataset.labels if label not in gone]
+        val = None if dataset.val is None else dataset.val.keep_labels(kept)
+        dataset = replace(dataset, train=dataset.train.keep_labels(kept), val=val)
+        display.say(f"Left out: {len(gone)} labels, {len(kept)} remain.")
     return dataset
 
 
@@ -245,6 +259,20 @@ def _parts(dataset: Dataset, recipe: Recipe, display: Display) -> tuple[ImageSet
     train_set, val_set = split_off(dataset.train, recipe.data.val_fraction, recipe.training.seed)
     display.say(f"No validation part in the data: {len(val_set):,} pictures split off, {len(train_set):,} to train on.")
     return train_set, val_set
+
+
+def _held_out(
+    train_set: ImageSet, val_set: ImageSet, recipe: Recipe, display: Display
+) -> tuple[ImageSet, ImageSet, tuple[str, ...]]:
+    """Both parts without what is never trained, or with it behind the rest, and the names of that."""
+    if recipe.data.unseen is None:
+        return train_set, val_set, ()
+    if train_set.task == "single-label":
+        raise ConfigError("data.unseen is for pictures with several labels, this data has one. Leave it out.")
+    unseen = named_labels(recipe.data.unseen, train_set, "data.unseen")
+    some = ", ".join(unseen[:5]) + (", ..." if len(unseen) > 5 else "")
+    display.say(f"Zero-shot: {len(train_set.labels) - len(unseen)} labels are trained, {len(unseen)} never ({some}).")
+    return *hold_out(train_set, val_set, unseen), unseen
 
 
 def _described(model: Classifier) -> str:
@@ -267,7 +295,7 @@ def _finish(
     accelerator.wait_for_everyone()
     model = load(folder.best).to(accelerator.device)
     found, scores = evaluate_model(model, val_set, recipe, accelerator)
-    metric = main_metric(model.config.task)
+    metric = main_metric(model.config.task, model.unseen)
     last = progress.history[-1]
     metrics: dict[str, Any] = dict(found)
     metrics |= {f"last_{metric}": last[metric], "best": progress.best_source, "epochs": len(progress.history)}
@@ -280,6 +308,7 @@ def _finish(
             title=f"{folder.path.name}: {model.config.backbone.name} with {model.config.head.kind}",
             task=model.config.task,
             labels=model.labels,
+            unseen=model.unseen,
             settings=recipe.model_dump(mode="json"),
             history=progress.history,
             metrics=found,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mldecoder.backbones import Backbone, create_backbone
 from mldecoder.backbones.weights import load_weights
-from mldecoder.config import BackboneConfig, PreprocessingConfig, Task
+from mldecoder.config import BackboneConfig, PreprocessingConfig, Task, ZeroShotConfig
 from mldecoder.convert import read_checkpoint, state_of
 from mldecoder.errors import CheckpointError
 from mldecoder.model import Classifier, join, load
@@ -17,8 +17,13 @@ from mldecoder.training.console import Display
 __all__ = ["build_model"]
 
 
-def build_model(recipe: Recipe, labels: tuple[str, ...], task: Task, display: Display) -> Classifier:
-    """Backbone and head as the recipe wants them; says where the first weights come from."""
+def build_model(
+    recipe: Recipe, labels: tuple[str, ...], task: Task, display: Display, unseen: tuple[str, ...] = ()
+) -> Classifier:
+    """Backbone and head as the recipe wants them; says where the first weights come from.
+
+    ``unseen`` are those of the labels that will not be trained.
+    """
     wish, size = recipe.backbone, recipe.image.size
     described = BackboneConfig(**wish.model_dump(include=set(BackboneConfig.model_fields)))
     if described.img_size is None and size != 224:
@@ -31,7 +36,10 @@ def build_model(recipe: Recipe, labels: tuple[str, ...], task: Task, display: Di
         | {"size": (size, size)}
         | ({} if unit else {"mean": statistics.mean, "std": statistics.std})
     )
-    model = join(backbone, described, recipe.head, labels, task=task, preprocessing=preprocessing)
+    text = recipe.text if isinstance(recipe.head, ZeroShotConfig) else None
+    model = join(
+        backbone, described, recipe.head, labels, text=text, unseen=unseen, task=task, preprocessing=preprocessing
+    )
     if wish.init_from is not None:
         _initialise(model, wish.init_from, display)
     return model

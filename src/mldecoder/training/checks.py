@@ -31,7 +31,7 @@ def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Finding
         raise TrainingError(f"Training needs pictures, got {len(train)} to train on and {len(val)} to validate on.")
     if int(positives.sum()) == 0:
         raise TrainingError("All training targets are zero: no picture has any label. Check the label column or file.")
-    if int(val_positives.sum()) == 0:
+    if int(val_positives[: len(train.labels)].sum()) == 0:  # labels that are not trained stand behind
         raise TrainingError(
             f"None of the {len(val)} validation pictures has a label, so nothing could be measured. Label some; where "
             f"they were split off, set data.val_fraction higher or data.options.drop_unlabelled=true."

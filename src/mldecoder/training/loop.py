@@ -29,8 +29,11 @@ from mldecoder.training.mix import mix
 from mldecoder.training.optim import build_optimiser, build_schedule
 from mldecoder.training.order import EpochBatches, seed_everything
 from mldecoder.training.scoring import evaluate_model, main_metric
+from mldecoder.training.zero_shot import WordTraining
 
 __all__ = ["Trainer"]
+
+_TOLD = {"mAP", "seen_mAP", "unseen_mAP", "top1"}
 
 
 class Trainer:
@@ -87,10 +90,11 @@ class Trainer:
         self.loss = recipe.loss_of(model.config.task)
         self.sums = signature(self.loss).parameters["reduction"].default == "sum"
         self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
-        optimiser = build_optimiser(model, recipe.optimiser)
+        self.words = WordTraining(model, recipe.zero_shot).to(accelerator.device) if model.zero_shot else None
+        optimiser = build_optimiser(model, recipe.optimiser, self.words.says_random if self.words else None)
         self.schedule = build_schedule(optimiser, settings, settings.epochs * self.order.steps)
         self.plain = model
-        self.model, self.optimiser = accelerator.prepare(model, optimiser)
+        self.model, self.optimiser = accelerator.prepare(self.words or model, optimiser)
         if settings.compile:
             self.model = torch.compile(self.model)
         self.saved_at = time.monotonic()
@@ -160,7 +164,10 @@ class Trainer:
         targets = batch.targets.to(device, non_blocking=True)
         images, targets = mix(images, targets, self.recipe.augment)
         with self.accelerator.autocast():
-            logits = self.model(images)
+            if self.words is None:
+                logits = self.model(images)
+            else:
+                logits, targets = self.model(images, targets)
         loss = self.loss(logits, targets)
         # Processes average their gradients: a sum over the whole step is the sum of the shares, a mean their mean.
         return loss * self.accelerator.num_processes if self.sums else loss / self.settings.accumulate
@@ -208,7 +215,7 @@ class Trainer:
             if self.ema is not None:
                 self.ema.model.save_pretrained(self.folder.ema)
         self._save_checkpoint()
-        told = {key: value for key, value in row.items() if key in {"mAP", "ema_mAP", "top1", "ema_top1", "OF1"}}
+        told = {key: value for key, value in row.items() if key.removeprefix("ema_") in _TOLD or key == "OF1"}
         self.display.say(
             f"Epoch {epoch + 1}/{self.settings.epochs}: loss {row['loss']:.3f}, "
             + ", ".join(f"{key} {value:.2f}" for key, value in told.items())
@@ -218,7 +225,7 @@ class Trainer:
     def _evaluate(self, epoch: int) -> dict[str, float]:
         """Figures of the weights and of their average; the best so far are saved."""
         found: dict[str, float] = {}
-        metric = main_metric(self.plain.config.task)
+        metric = main_metric(self.plain.config.task, self.plain.unseen)
         for prefix, model in (("", self.plain), ("ema_", self.ema.model if self.ema else None)):
             if model is None:
                 continue
@@ -276,6 +283,8 @@ class Trainer:
         parts: dict[str, Any] = {"model": self.plain, "optimiser": self.optimiser, "schedule": self.schedule}
         if self.ema is not None:
             parts["ema"] = self.ema.model
+        if self.words is not None and self.words.says_random is not None:
+            parts["random output"] = self.words.says_random
         if self.accelerator.scaler is not None:
             parts["scaler"] = self.accelerator.scaler
         return parts

@@ -7,6 +7,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler, OneCycleLR
 
+from mldecoder.config import ZeroShotConfig
 from mldecoder.errors import ConfigError
 from mldecoder.model import Classifier
 from mldecoder.recipes.recipe import OptimiserSettings, TrainingSettings
@@ -14,12 +15,23 @@ from mldecoder.recipes.recipe import OptimiserSettings, TrainingSettings
 __all__ = ["build_optimiser", "build_schedule", "parameter_groups"]
 
 
-def parameter_groups(model: Classifier, settings: OptimiserSettings) -> list[dict[str, object]]:
-    """Backbone and head with their own learning rates; no weight decay on biases, norms and other vectors."""
+def parameter_groups(
+    model: Classifier, settings: OptimiserSettings, extra: nn.Module | None = None
+) -> list[dict[str, object]]:
+    """Backbone, head and its text projections with their own learning rates; ``extra`` learns as the head does.
+
+    There is no weight decay on biases, norms and other vectors.
+    """
+    parts: dict[str, tuple[float, list[tuple[str, nn.Parameter]]]] = {
+        "backbone": (settings.backbone_factor, list(model.backbone.named_parameters())),
+        "head": (settings.head_factor, []),
+        "text": (settings.head_factor * settings.text_factor, []),
+    }
+    for name, parameter in [*model.head.named_parameters(), *(extra.named_parameters() if extra else [])]:
+        parts["text" if _reads_text(model, name) else "head"][1].append((name, parameter))
     groups = []
-    for part, factor in (("backbone", settings.backbone_factor), ("head", settings.head_factor)):
-        module: nn.Module = getattr(model, part)
-        trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    for part, (factor, named) in parts.items():
+        trained = [(name, p) for name, p in named if p.requires_grad]
         plain = [p for name, p in trained if p.ndim <= 1 or name.endswith(".bias")]
         decayed = [p for name, p in trained if p.ndim > 1 and not name.endswith(".bias")]
         for kind, parameters, decay in (("weights", decayed, settings.weight_decay), ("vectors", plain, 0.0)):
@@ -29,9 +41,17 @@ def parameter_groups(model: Classifier, settings: OptimiserSettings) -> list[dic
     return groups
 
 
-def build_optimiser(model: Classifier, settings: OptimiserSettings) -> Optimizer:
+def _reads_text(model: Classifier, name: str) -> bool:
+    """Whether a parameter of the head multiplies text vectors."""
+    head = model.config.head
+    if not isinstance(head, ZeroShotConfig):
+        return False
+    return name == "query_projection.weight" or (head.readout == "text" and name == "classify.weight")
+
+
+def build_optimiser(model: Classifier, settings: OptimiserSettings, extra: nn.Module | None = None) -> Optimizer:
     """An optimiser of timm or torch by name; ``adamw`` is Adam with true weight decay."""
-    groups = parameter_groups(model, settings)
+    groups = parameter_groups(model, settings, extra)
     if not groups:
         raise ConfigError("Nothing is left to train. Set training.freeze=none.")
     try:

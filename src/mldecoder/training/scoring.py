@@ -3,8 +3,8 @@
 Shapes: n pictures, k classes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from accelerate import Accelerator
@@ -20,6 +20,7 @@ from mldecoder.metrics import MultiLabelMetrics, SingleLabelMetrics
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
 from mldecoder.training.loading import evaluation_batches, note_broken, workers_for
+from mldecoder.training.word_scoring import by_lists, word_figures
 
 __all__ = ["Scores", "evaluate_model", "figures", "main_metric", "score"]
 
@@ -90,10 +91,10 @@ def score(
             indices.append(batch.indices[whole])
             advance(len(batch.indices))
     model.train(was_training)
-    k = len(image_set.labels)
+    k = logits[0].shape[1] if logits else len(image_set.labels)
     own = (
         torch.cat([torch.empty(0, k), *logits]),
-        torch.cat([torch.empty(0, k, dtype=torch.int8), *targets]),
+        torch.cat([torch.empty(0, len(image_set.labels), dtype=torch.int8), *targets]),
         torch.cat([torch.empty(0, dtype=torch.long), *indices]),
     )
     return _joined(own, log, accelerator)
@@ -119,7 +120,7 @@ def evaluate_model(
     if wish.size is not None:
         preprocessing = preprocessing.model_copy(update={"size": (wish.size, wish.size)})
     scores = score(
-        model,
+        by_lists(model),
         image_set,
         preprocessing,
         accelerator,
@@ -133,11 +134,16 @@ def evaluate_model(
             f"Figures need pictures with a known label, got none among the {len(scores.targets)} pictures that could "
             f"be read. Label some, or evaluate on other data."
         )
-    return figures(scores, model.labels, model.config.task, wish.threshold), scores
+    if not model.zero_shot or model.config.task == "single-label":
+        return figures(scores, model.labels, model.config.task, wish.threshold), scores
+    found = word_figures(model, scores.logits, scores.targets, wish.threshold)
+    return found, replace(scores, logits=scores.logits[:, : len(model.labels)])
 
 
-def main_metric(task: Task) -> str:
-    """The figure by which weights are chosen."""
+def main_metric(task: Task, unseen: Sequence[str] = ()) -> str:
+    """The figure by which weights are chosen: where labels are held out, never one that they have a part in."""
+    if unseen:
+        return "seen_mAP"
     return "top1" if task == "single-label" else "mAP"
 
 

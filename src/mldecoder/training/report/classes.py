@@ -148,8 +148,11 @@ def _table(data: ReportData, figures: ClassFigures, chosen: Sequence[int], capti
         row = [tables.name(data.labels[j]), tables.bar(figures.main[j].item()), tables.count(int(figures.positives[j]))]
         if unknown:
             row.append(tables.count(int(figures.unknown[j])))
+        if data.unseen:
+            row.append(tables.text("never" if data.labels[j] in data.unseen else "yes"))
         rows.append([*row, *(tables.percent(values[j].item()) for values in figures.others.values())])
-    heads = ["Label", figures.name, "Pictures", *(["Unknown"] if unknown else []), *figures.others]
+    more = [*(["Unknown"] if unknown else []), *(["Trained"] if data.unseen else [])]
+    heads = ["Label", figures.name, "Pictures", *more, *figures.others]
     return tables.table(
         heads,
         rows,

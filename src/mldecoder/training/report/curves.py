@@ -26,6 +26,7 @@ def section(data: ReportData) -> Html:
     charts = [
         _chart("Training loss", runs, ["loss"], "loss"),
         _chart(f"{main} on the validation part", runs, [f"ema_{main}", main], f"{main}, %", note=_best_note(data)),
+        _by_lists(data),
         _others(data),
         _chart("Learning rate", {_OWN: data.history}, _rates(data.history), "learning rate", from_zero=True),
     ]
@@ -84,6 +85,21 @@ def _others(data: ReportData) -> Html:
         return Html("")
     what = series[0].name if len(series) == 1 else "Other figures"
     return line_chart(f"{what} on the validation part", series, x_name="epoch", y_name="%", whole_x=True)
+
+
+def _by_lists(data: ReportData) -> Html:
+    """The mAP of seen labels, unseen ones and all, where some were never trained."""
+    if not data.unseen:
+        return Html("")
+    averaged = any("ema_mAP" in epoch for epoch in data.history)
+    names = {"seen_mAP": "seen", "unseen_mAP": "unseen (ZSL)", "mAP": "all (GZSL)"}
+    series = [
+        Series(name, _points(data.history, f"ema_{key}" if averaged else key), i + 1)
+        for i, (key, name) in enumerate(names.items())
+    ]
+    drawn = [one for one in series if one.points]
+    note = f"Of the {_WEIGHTS[averaged]}."
+    return line_chart("mAP by kind of label", drawn, x_name="epoch", y_name="mAP, %", whole_x=True, note=note)
 
 
 def _best(history: History, main: str) -> tuple[float, float, str] | None:

@@ -34,6 +34,7 @@ class ReportData:
         validation: The pictures that the rows of ``scores`` belong to.
         notes: Warnings worth showing.
         compare: Histories of other runs by name.
+        unseen: Those of the labels that were never trained.
     """
 
     title: str
@@ -47,6 +48,7 @@ class ReportData:
     validation: ImageSet
     notes: Sequence[str] = ()
     compare: Mapping[str, History] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_scores(self.scores, self.targets)
@@ -65,4 +67,6 @@ class ReportData:
     def main_metric(self) -> str:
         """The figure by which runs of this task are compared."""
         usual = "mAP" if self.task == "multi-label" else "top1"
+        if self.unseen:  # weights are never chosen by what the unseen labels have a part in
+            usual = "seen_mAP"
         return usual if usual in self.metrics else next(iter(self.metrics), usual)

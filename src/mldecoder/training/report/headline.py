@@ -25,6 +25,8 @@ _MEANING = {
 def cards(data: ReportData) -> Html:
     """The final figures, the one that counts first."""
     names = sorted(data.metrics, key=lambda name: name != data.main_metric)
+    if data.unseen:  # figures at K stand in a table of their own
+        names = [name for name in names if "@" not in name]
     made = []
     for name in names:
         value = data.metrics[name]
@@ -71,6 +73,9 @@ def _meaning(name: str) -> str:
     if name.startswith("ema_"):
         inner = _meaning(name.removeprefix("ema_"))
         return f"{inner}, averaged weights" if inner else "averaged weights"
+    for prefix, whose in (("unseen_", "labels never trained"), ("seen_", "labels that were trained")):
+        if name.startswith(prefix):
+            return f"{_meaning(name.removeprefix(prefix))}, {whose}"
     if found := re.fullmatch(r"top(\d+)", name):
         return _MEANING.get(name, f"right among the first {found[1]} guesses")
     if found := re.fullmatch(r"(P|R|F1)@(\d+)", name):

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import mldecoder
-from mldecoder.training.report import classes, curves, gallery, headline
+from mldecoder.training.report import classes, curves, gallery, headline, zero_shot
 from mldecoder.training.report.data import ReportData
 from mldecoder.training.report.figures import class_figures
 from mldecoder.training.report.markup import Html, tag
@@ -39,6 +39,7 @@ def make_page(data: ReportData) -> str:
     figures = class_figures(data)
     of_labels = "Average precision of each label" if data.task == "multi-label" else "Accuracy of each class"
     parts = {
+        "zero-shot": ("Seen and unseen labels", zero_shot.section(data)),
         "training": ("Training", curves.section(data)),
         "labels": (of_labels, classes.labels_section(data, figures)),
         "confusion": ("Confusion", classes.confusion_section(data) if data.task == "single-label" else Html("")),
