@@ -1,6 +1,8 @@
 """The fast path against obvious torch in float64. Without a GPU the kernels run in Triton's interpreter."""
 
 import copy
+import subprocess
+import sys
 
 import torch
 from hypothesis import given, settings
@@ -180,6 +182,20 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
 
 def test_the_cpu_takes_the_plain_way() -> None:
     assert not fast.usable(torch.zeros(1, 4, 8, dtype=torch.bfloat16), 8)
+
+
+def test_layers_that_somebody_changed_are_left_to_torch() -> None:
+    layer = nn.Linear(2, 2)
+    assert fast.untouched(layer, nn.LayerNorm(2))
+    assert not fast.untouched(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2)))
+    assert not fast.untouched(nn.Sequential(layer))
+    layer.register_forward_hook(lambda *_: None)
+    assert not fast.untouched(layer)
+
+
+def test_importing_a_head_does_not_import_the_kernels() -> None:
+    code = "import sys; import mldecoder.heads.fast; sys.exit('mldecoder.heads.fast_steps' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_head_that_was_resized_or_loaded_knows_the_class_of_each_slot() -> None:

@@ -88,7 +88,8 @@ class Decoder(nn.Module):
         tokens = to_tokens(x, self.in_features)
         mask = padding_mask(key_padding_mask, tokens)
         width = self.embed.out_features
-        tokens = fast.embed(self.embed, tokens) if fast.usable(tokens, width) else F.relu(self.embed(tokens))
+        quick = fast.usable(tokens, width) and fast.untouched(self.embed)
+        tokens = fast.embed(self.embed, tokens) if quick else F.relu(self.embed(tokens))
         side = self._shared_side(queries)
         if not (self.checkpoint_layers and torch.is_grad_enabled()):
             return self._decode(queries, tokens, side, mask, need_weights)

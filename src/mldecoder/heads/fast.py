@@ -1,8 +1,9 @@
 """The head for GPUs in half precision: the results of :mod:`mldecoder.heads.layers`, in fewer passes over memory.
 
-The backward passes are written out, so that norms, dropout, residuals and bias sums ride along with the products.
-The kernels are Triton; what they cannot take (other devices, float32 and float64, export) goes the plain way. Masks
-of dropout are a hash of a random seed and a place, drawn again in the backward pass.
+Here it is decided who may take that way, and the modules' weights are handed to the steps of ``fast_steps``. These and
+their kernels, which are Triton, are imported when they are first used. What they cannot take (other devices, float32
+and float64, export) goes the plain way. Masks of dropout are a hash of a random seed and a place, drawn again in the
+backward pass.
 
 Shapes: b batch, k queries, t tokens, c channels, d width, f feed-forward width, n classes, g classes a query.
 """
@@ -13,23 +14,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-__all__ = ["attend", "embed", "finish", "group_linear", "query_side", "usable"]
+__all__ = ["attend", "embed", "finish", "group_linear", "query_side", "untouched", "usable"]
 
 ENABLED = find_spec("triton") is not None and os.environ.get("MLDECODER_FAST", "1") != "0"
-if find_spec("triton") is not None:
-    from mldecoder.heads.kernels.attention import attention, attention_backward
-    from mldecoder.heads.kernels.groups import SMALL, put_columns, small_groups, small_groups_backward, take_columns
-    from mldecoder.heads.kernels.hidden import drop_, relu_drop_backward
-    from mldecoder.heads.kernels.launch import Drop
-    from mldecoder.heads.kernels.norm import add_norm, add_norm_backward
 
 MOST_WIDTH = 4096  # a program holds all numbers of a query at once
 HALF = (torch.bfloat16, torch.float16)
 
-QUERY, WEIGHTS, SEEN, HIDDEN, OUT = range(5)  # the five dropouts of a layer, in their order
 FEW_TOKENS = 64  # up to here our attention is faster than the library's (measured on an H200: 49 yes, 196 no)
 _NEW_ENOUGH: dict[int | None, bool] = {}
 
@@ -45,9 +38,19 @@ def usable(x: Tensor, width: int) -> bool:
     return not torch.compiler.is_exporting() and x.device.index == torch.cuda.current_device()
 
 
+def untouched(*layers: nn.Module) -> bool:
+    """Whether layers are plain torch: not replaced, parametrised or hooked, so that their weights say it all."""
+    return all(
+        type(layer) in (nn.Linear, nn.LayerNorm) and not layer._forward_hooks and not layer._forward_pre_hooks
+        for layer in layers
+    )
+
+
 def embed(linear: nn.Linear, tokens: Tensor) -> Tensor:
     """``relu(linear(tokens))``: ``(b, t, c) -> (b, t, d)``."""
-    y: Tensor = _run(_Embed, tokens, *_pair(linear), _precision(tokens))
+    from mldecoder.heads.fast_steps import Embed
+
+    y: Tensor = _run(Embed, tokens, *_pair(linear), _precision(tokens))
     return y
 
 
@@ -58,9 +61,11 @@ def query_side(
 
     ``queries`` are ``(1 or b, k, d)``.
     """
+    from mldecoder.heads.fast_steps import QuerySide
+
     dtype = _precision(queries)
     side: tuple[Tensor, Tensor] = _run(
-        _QuerySide, queries, *_pair(norm), *_pair(linear), _seeds(queries, dropout), batch, dropout, norm.eps, dtype
+        QuerySide, queries, *_pair(norm), *_pair(linear), _seeds(queries, dropout), batch, dropout, norm.eps, dtype
     )
     return side
 
@@ -72,11 +77,13 @@ def attend(
 
     ``mask`` is ``(b, 1, 1, t)``, true where a token may be looked at.
     """
+    from mldecoder.heads.fast_steps import Attend
+
     b, t, _ = tokens.shape
     if t <= FEW_TOKENS:
         flat_mask = None if mask is None else mask.flatten(1).contiguous()
         seeds, dtype = _seeds(tokens, dropout), _precision(tokens)
-        seen: Tensor = _run(_Attend, projected, tokens, *_pair(key_value), flat_mask, seeds, heads, dropout, dtype)
+        seen: Tensor = _run(Attend, projected, tokens, *_pair(key_value), flat_mask, seeds, heads, dropout, dtype)
         return seen
     key, value = key_value(tokens).chunk(2, dim=-1)
     q, k, v = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (projected.expand(b, -1, -1), key, value))
@@ -99,217 +106,19 @@ def finish(
     ``y = norm2(normed + dropout(out(seen)))``, then ``norm3(y + dropout(linear2(dropout(relu(linear1(y))))))``.
     ``normed`` is ``(1 or b, k, d)``.
     """
+    from mldecoder.heads.fast_steps import Finish
+
     weights = (*_pair(out), *_pair(norm2), *_pair(linear1), *_pair(linear2), *_pair(norm3))
-    y: Tensor = _run(_Finish, normed, seen, *weights, _seeds(seen, dropout), dropout, norm2.eps, _precision(seen))
+    y: Tensor = _run(Finish, normed, seen, *weights, _seeds(seen, dropout), dropout, norm2.eps, _precision(seen))
     return y
 
 
 def group_linear(x: Tensor, weight: Tensor, bias: Tensor, slots: Tensor, class_of_slot: Tensor) -> Tensor:
     """Queries ``(b, k, d)`` through ``(k, d, g)`` to logits ``(b, n)`` in class order."""
-    y: Tensor = _run(_GroupLinear, x, weight, bias, slots, class_of_slot, _precision(x))
+    from mldecoder.heads.fast_steps import GroupLinear
+
+    y: Tensor = _run(GroupLinear, x, weight, bias, slots, class_of_slot, _precision(x))
     return y
-
-
-class _Embed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-        flat, low = _as(x, dtype).reshape(-1, x.shape[-1]), _as(weight, dtype)
-        y = _linear_relu(flat, low, _as(bias, dtype))
-        if ctx is not None:
-            ctx.save_for_backward(flat, low, y)
-            ctx.shape, ctx.dtype = x.shape, weight.dtype
-        return y.view(*x.shape[:-1], -1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, y = ctx.saved_tensors
-        before = torch.empty_like(y)  # the gradient before the ReLU
-        d_bias = relu_drop_backward(grad.reshape(y.shape), y, before, dropout=0.0, dtype=ctx.dtype)
-        dx = (before @ weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
-        return dx, _weight_gradient(before, x, ctx.dtype), d_bias, None
-
-
-class _QuerySide(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        queries: Tensor,
-        gamma: Tensor,
-        beta: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        seeds: Tensor,
-        batch: int,
-        dropout: float,
-        eps: float,
-        dtype: torch.dtype,
-    ) -> tuple[Tensor, Tensor]:
-        queries, low = _as(queries, dtype).contiguous(), _as(weight, dtype)
-        _, k, d = queries.shape
-        flat = queries.view(-1, d)
-        normed, mean, rstd = add_norm(
-            flat, flat, gamma, beta, batch * k, drop=Drop(seeds, dropout), which=QUERY, eps=eps
-        )
-        projected = torch.addmm(_as(bias, dtype), normed, low.t())
-        if ctx is not None:
-            ctx.save_for_backward(queries, gamma, low, seeds, normed, mean, rstd)
-            ctx.dropout, ctx.dtype = dropout, weight.dtype
-        return normed.view(batch, k, d), projected.view(batch, k, d)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_normed: Tensor, d_projected: Tensor) -> tuple[Tensor | None, ...]:
-        queries, gamma, weight, seeds, normed, mean, rstd = ctx.saved_tensors
-        wanted, d = ctx.needs_input_grad[0], queries.shape[-1]
-        flat, d_projected = queries.view(-1, d), d_projected.reshape(-1, d)
-        more = (d_projected @ weight, d_projected)
-        own, other, sums = add_norm_backward(
-            d_normed.reshape(-1, d),
-            flat,
-            flat,
-            gamma,
-            mean,
-            rstd,
-            drop=Drop(seeds, ctx.dropout),
-            which=QUERY,
-            more=more,
-            inputs=wanted,
-        )
-        d_queries = (own + other).view(-1, *queries.shape).sum(0) if wanted else None
-        d_weight = _weight_gradient(d_projected, normed, ctx.dtype)
-        return d_queries, sums[0], sums[1], d_weight, sums[2], None, None, None, None, None
-
-
-class _Attend(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        tokens: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        mask: Tensor | None,
-        seeds: Tensor,
-        heads: int,
-        dropout: float,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        query, tokens, low = _as(query, dtype).contiguous(), _as(tokens, dtype).contiguous(), _as(weight, dtype)
-        b, t, d = tokens.shape
-        kv = torch.addmm(_as(bias, dtype), tokens.view(-1, d), low.t()).view(b, t, 2 * d)
-        if ctx is not None:
-            ctx.save_for_backward(query, tokens, low, mask, seeds, kv)
-            ctx.heads, ctx.dropout, ctx.dtype = heads, dropout, weight.dtype
-        return attention(query, kv, mask, heads=heads, drop=Drop(seeds, dropout), which=WEIGHTS)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, tokens, weight, mask, seeds, kv = ctx.saved_tensors
-        d = tokens.shape[-1]
-        drop = Drop(seeds, ctx.dropout)
-        d_query, d_kv, d_bias = attention_backward(
-            grad.contiguous(), query, kv, mask, heads=ctx.heads, drop=drop, which=WEIGHTS, dtype=ctx.dtype
-        )
-        if query.shape[0] == 1 and d_query.shape[0] > 1:
-            d_query = d_query.sum(0, keepdim=True)
-        d_kv = d_kv.view(-1, 2 * d)
-        d_weight = _weight_gradient(d_kv, tokens.view(-1, d), ctx.dtype)
-        return d_query, (d_kv @ weight).view_as(tokens), d_weight, d_bias, None, None, None, None, None
-
-
-class _Finish(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        normed: Tensor,
-        seen: Tensor,
-        w0: Tensor,
-        b0: Tensor,
-        gamma2: Tensor,
-        beta2: Tensor,
-        w1: Tensor,
-        b1: Tensor,
-        w2: Tensor,
-        b2: Tensor,
-        gamma3: Tensor,
-        beta3: Tensor,
-        seeds: Tensor,
-        dropout: float,
-        eps: float,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        normed, seen = _as(normed, dtype).contiguous(), _as(seen, dtype).contiguous()
-        low0, low1, low2 = _as(w0, dtype), _as(w1, dtype), _as(w2, dtype)
-        d = seen.shape[-1]
-        flat, first = seen.view(-1, d), normed.view(-1, d)
-        rows, drop = flat.shape[0], Drop(seeds, dropout)
-        x = torch.addmm(_as(b0, dtype), flat, low0.t())
-        y, mean2, rstd2 = add_norm(first, x, gamma2, beta2, rows, drop=drop, which=SEEN, eps=eps)
-        hidden = _linear_relu(y, low1, _as(b1, dtype))
-        if drop.on:
-            drop_(hidden, drop, which=HIDDEN)
-        z = torch.addmm(_as(b2, dtype), hidden, low2.t())
-        out, mean3, rstd3 = add_norm(y, z, gamma3, beta3, rows, drop=drop, which=OUT, eps=eps)
-        if ctx is not None:
-            ctx.save_for_backward(
-                normed, flat, low0, gamma2, low1, low2, gamma3, seeds, x, y, hidden, z, mean2, rstd2, mean3, rstd3
-            )
-            ctx.dropout, ctx.dtype = dropout, w0.dtype
-        return out.view_as(seen)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        normed, seen, w0, gamma2, w1, w2, gamma3, seeds, x, y, hidden, z, *stats = ctx.saved_tensors
-        mean2, rstd2, mean3, rstd3 = stats
-        drop, dtype, d = Drop(seeds, ctx.dropout), ctx.dtype, dy.shape[-1]
-        d_y, dz, sums3 = add_norm_backward(dy.reshape(-1, d), y, z, gamma3, mean3, rstd3, drop=drop, which=OUT)
-        d_w2, d_hidden = _weight_gradient(dz, hidden, dtype), dz @ w2
-        del dz
-        d_b1 = relu_drop_backward(d_hidden, hidden, d_hidden, dropout=drop.probability, dtype=dtype)
-        d_w1 = _weight_gradient(d_hidden, y, dtype)
-        d_y.addmm_(d_hidden, w1)  # the residual's gradient takes up what comes through the two layers
-        del d_hidden
-        d_normed, dx, sums2 = add_norm_backward(d_y, normed.view(-1, d), x, gamma2, mean2, rstd2, drop=drop, which=SEEN)
-        del d_y
-        d_w0, d_seen = _weight_gradient(dx, seen, dtype), (dx @ w0).view_as(dy)
-        d_normed = d_normed.view_as(dy)
-        if normed.shape[0] < dy.shape[0]:
-            d_normed = d_normed.sum(0, keepdim=True)
-        (d_g2, d_be2, d_b0), (d_g3, d_be3, d_b2) = sums2.unbind(), sums3.unbind()
-        grads = (d_w0, d_b0, d_g2, d_be2, d_w1, d_b1, d_w2, d_b2, d_g3, d_be3)
-        return d_normed, d_seen, *grads, None, None, None, None
-
-
-class _GroupLinear(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, slots: Tensor, class_of_slot: Tensor, dtype: torch.dtype
-    ) -> Tensor:
-        x, low = _as(x, dtype).contiguous(), _as(weight, dtype)
-        (b, k, _), g = x.shape, weight.shape[2]
-        if ctx is not None:
-            ctx.save_for_backward(x, low, class_of_slot)
-        if g <= SMALL:
-            return small_groups(x, low, bias, class_of_slot)
-        wide = x.new_empty(b, k, g)
-        torch.bmm(x.transpose(0, 1), low, out=wide.transpose(0, 1))
-        return take_columns(wide.view(b, k * g), slots, bias)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, class_of_slot = ctx.saved_tensors
-        k, g = x.shape[1], weight.shape[2]
-        grad = grad.contiguous()
-        if g <= SMALL:
-            return *small_groups_backward(grad, x, weight, class_of_slot), None, None, None
-        wide = put_columns(grad, class_of_slot, k).transpose(0, 1)  # (k, b, g)
-        dx = torch.empty_like(x)
-        torch.bmm(wide, weight.transpose(1, 2), out=dx.transpose(0, 1))
-        return dx, torch.bmm(x.permute(1, 2, 0), wide), grad.sum(0), None, None, None
 
 
 def _run(step: type[torch.autograd.Function], *args: Any) -> Any:
@@ -325,24 +134,6 @@ def _pair(layer: nn.Module) -> tuple[Tensor, Tensor]:
     return own["weight"], own["bias"]
 
 
-def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """``relu(linear(x))`` with the ReLU in the product's last step, where the library has that."""
-    fused = getattr(torch, "_addmm_activation", None)
-    if fused is None or torch.compiler.is_compiling():
-        return F.relu(torch.addmm(bias, x, weight.t()))
-    y: Tensor = fused(bias, x, weight.t())
-    return y
-
-
-def _weight_gradient(grad: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
-    """``grad.T @ x``, without rounding on the way to weights that are more precise than the products."""
-    if dtype == grad.dtype:
-        return grad.t() @ x
-    if torch.compiler.is_compiling() or not grad.is_cuda:
-        return (grad.t() @ x).to(dtype)
-    return torch.mm(grad.t(), x, out_dtype=dtype)
-
-
 def _seeds(x: Tensor, dropout: float) -> Tensor:
     """Fresh random numbers on the device, one for each mask; the generator decides, as for any dropout."""
     if dropout == 0:
@@ -354,10 +145,6 @@ def _precision(x: Tensor) -> torch.dtype:
     """What products are computed in: autocast's precision, or that of the input."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
-def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
-    return x if x.dtype == dtype else x.to(dtype)
 
 
 def _new_enough(device: torch.device) -> bool:

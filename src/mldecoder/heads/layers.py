@@ -105,7 +105,7 @@ class DecoderLayer(nn.Module):
             mask: ``(b, 1, 1, t)``, true where a token may be looked at.
             need_weights: Whether to return the attention weights.
         """
-        if not need_weights and fast.usable(tokens, tokens.shape[-1]):
+        if not need_weights and fast.usable(tokens, tokens.shape[-1]) and self._untouched():
             return self._fast(queries, side, tokens, mask), None
         if side is None:
             side = self.query_side(queries.expand(tokens.shape[0], -1, -1))  # each image has its own dropout mask
@@ -114,6 +114,11 @@ class DecoderLayer(nn.Module):
         x = self.norm2(side.normed + self.dropout(x))
         hidden = self.dropout(F.relu(self.linear1(x)))
         return self.norm3(x + self.dropout(self.linear2(hidden))), weights
+
+    def _untouched(self) -> bool:
+        attention = self.attention
+        linears = (attention.query, attention.key_value, attention.out, self.linear1, self.linear2)
+        return fast.untouched(self.norm1, self.norm2, self.norm3, *linears)
 
     def _fast(self, queries: Tensor, side: QuerySide | None, tokens: Tensor, mask: Tensor | None) -> Tensor:
         """The same in fewer passes over memory."""
