@@ -20,6 +20,7 @@ from mldecoder.recipes import Recipe, list_recipes, load_recipe
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+ZERO_SHOT = (ROOT / "docs" / "zero-shot.md").read_text(encoding="utf-8")
 PAGES = sorted(path for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
@@ -82,7 +83,7 @@ def commands() -> Iterator[str]:
 
 @pytest.mark.parametrize("command", sorted(set(commands())))
 def test_the_commands_have_known_verbs_options_and_settings(command: str) -> None:
-    verb, *arguments = shlex.split(command)
+    verb, *arguments = shlex.split(command, comments=True)
     group = typer.main.get_group(app)
     with group.make_context("mldecoder", [verb]) as context:
         found = group.get_command(context, verb)
@@ -111,8 +112,9 @@ def keys_of(section: type[BaseModel]) -> Iterator[str]:
         *(key for key in keys_of(Recipe) if key not in {"description", "expected"}),
     ],
 )
-def test_the_page_on_training_names_every_format_option_recipe_and_key(name: str) -> None:
-    assert f"`{name}`" in TRAINING
+def test_the_pages_name_every_format_option_recipe_and_key(name: str) -> None:
+    in_recipe = rf"(`[\w.]*\b{name}\b|^ *{name}:)"  # with its section before it, or in the block of YAML
+    assert f"`{name}`" in TRAINING or re.search(in_recipe, ZERO_SHOT, flags=re.MULTILINE)
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:

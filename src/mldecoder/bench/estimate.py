@@ -14,6 +14,7 @@ from mldecoder.bench.settings import BenchSettings, Mode
 __all__ = ["step_bytes", "weight_numbers"]
 
 _ATTENTION_HEADS = 8
+_MATRICES = 5  # that torch holds of each attention on a CPU with dropout: weights, mask, the dropped, two gradients
 
 
 def weight_numbers(contender: Contender, settings: BenchSettings, in_features: int) -> int:
@@ -48,5 +49,5 @@ def step_bytes(
         k = contender.queries or 0
         numbers += batch * k * (2 * d + f) + batch * _ATTENTION_HEADS * k * (0 if settings.backbone else t)
         if contender.name == "transformer-decoder":  # every query looks at every query; without dropout once for all
-            numbers += (batch if training else 1) * _ATTENTION_HEADS * k * k
+            numbers += (_MATRICES * batch if training else 1) * _ATTENTION_HEADS * k * k
     return numbers * itemsize
