@@ -33,14 +33,7 @@ def calibrate(
     from mldecoder.predict.meter import Meter
 
     console = Console(soft_wrap=True, highlight=False)
-    done = 0
     with Meter("pictures", Console(stderr=True, soft_wrap=True)) as meter:
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            meter.advance(done)
-
         made = api.calibrate(
             run,
             data,
@@ -48,7 +41,7 @@ def calibrate(
             min_positives=min_positives,
             batch_size=batch_size,
             workers=workers,
-            advance=advance,
+            advance=meter.more,
         )
     for line in headline(made):
         console.print(line, markup=False)

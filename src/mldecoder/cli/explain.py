@@ -108,14 +108,7 @@ def _measure(model: "Classifier", run: str, data: str, limit: int) -> None:
     from mldecoder.predict.meter import Meter
 
     part = labelled_part(run, data)
-    done = 0
     with Meter("pictures", Console(stderr=True, soft_wrap=True)) as meter:
-
-        def advance(count: int) -> None:
-            nonlocal done
-            done += count
-            meter.advance(done)
-
-        found = faithfulness(model, part, limit=limit, advance=advance)
+        found = faithfulness(model, part, limit=limit, advance=meter.more)
     for line in found.lines():
         Console(soft_wrap=True, highlight=False).print(line, markup=False)

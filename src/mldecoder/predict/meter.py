@@ -23,6 +23,7 @@ class Meter:
         )
         self._task = self._line.add_task("", total=None)
         self._start = self._said = time.monotonic()
+        self._done = 0
 
     def __enter__(self) -> "Meter":
         self._line.start()
@@ -30,6 +31,11 @@ class Meter:
 
     def __exit__(self, *_: object) -> None:
         self._line.stop()
+
+    def more(self, count: int) -> None:
+        """Say that so many came on top."""
+        self._done += count
+        self.advance(self._done)
 
     def advance(self, done: int, broken: int = 0) -> None:
         """Say how many there are so far."""

@@ -23,6 +23,25 @@ def _probabilities(q, k, allowed, sharpness):
 
 
 @triton.jit
+def _keys_and_values(  # what a program holds from beginning to end: one head's keys and values of one image
+    kv, mask, tokens,
+    H: tl.constexpr, E: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_E: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    head = tl.program_id(0) % H
+    image = (tl.program_id(0) // H).to(tl.int64)
+    token = tl.arange(0, BLOCK_T)
+    col = tl.arange(0, BLOCK_E)
+    allowed = token < tokens
+    in_kv = allowed[:, None] & (col < E)[None, :]
+    at = (image * tokens + token)[:, None] * (2 * H * E) + head * E + col[None, :]
+    k = tl.load(kv + at, in_kv, 0.0)
+    v = tl.load(kv + at + H * E, in_kv, 0.0)
+    if MASKED:
+        allowed = allowed & (tl.load(mask + image * tokens + token, allowed, 0) != 0)
+    return image, head, token, col, k, v, allowed, at, in_kv
+
+
+@triton.jit
 def _attend_forward(
     query, kv, mask, out, seeds, q_stride, queries, tokens, sharpness, threshold, scale,
     WHICH: tl.constexpr, H: tl.constexpr, E: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_T: tl.constexpr,
@@ -30,17 +49,7 @@ def _attend_forward(
 ):  # fmt: skip
     D: tl.constexpr = H * E
     sharpness, scale = tl.cast(sharpness, tl.float32), tl.cast(scale, tl.float32)  # a compiled graph hands over float64
-    head = tl.program_id(0) % H
-    image = (tl.program_id(0) // H).to(tl.int64)
-    token = tl.arange(0, BLOCK_T)
-    col = tl.arange(0, BLOCK_E)
-    allowed = token < tokens
-    in_kv = allowed[:, None] & (col < E)[None, :]
-    at = kv + (image * tokens + token)[:, None] * (2 * D) + head * E + col[None, :]
-    k = tl.load(at, in_kv, 0.0)
-    v = tl.load(at + D, in_kv, 0.0)
-    if MASKED:
-        allowed = allowed & (tl.load(mask + image * tokens + token, allowed, 0) != 0)
+    image, head, token, col, k, v, allowed, _, _ = _keys_and_values(kv, mask, tokens, H, E, BLOCK_T, BLOCK_E, MASKED)
     row = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     in_q = (row < queries)[:, None] & (col < E)[None, :]
     q = tl.load(query + image * q_stride + row[:, None] * D + head * E + col[None, :], in_q, 0.0)
@@ -60,17 +69,9 @@ def _attend_backward(
 ):  # fmt: skip
     D: tl.constexpr = H * E
     sharpness, scale = tl.cast(sharpness, tl.float32), tl.cast(scale, tl.float32)  # a compiled graph hands over float64
-    head = tl.program_id(0) % H
-    image = (tl.program_id(0) // H).to(tl.int64)
-    token = tl.arange(0, BLOCK_T)
-    col = tl.arange(0, BLOCK_E)
-    allowed = token < tokens
-    in_kv = allowed[:, None] & (col < E)[None, :]
-    at = (image * tokens + token)[:, None] * (2 * D) + head * E + col[None, :]
-    k = tl.load(kv + at, in_kv, 0.0)
-    v = tl.load(kv + at + D, in_kv, 0.0)
-    if MASKED:
-        allowed = allowed & (tl.load(mask + image * tokens + token, allowed, 0) != 0)
+    image, head, token, col, k, v, allowed, at, in_kv = _keys_and_values(
+        kv, mask, tokens, H, E, BLOCK_T, BLOCK_E, MASKED
+    )
     dk = tl.zeros([BLOCK_T, BLOCK_E], tl.float32)
     dv = tl.zeros([BLOCK_T, BLOCK_E], tl.float32)
     for start in range(0, queries, BLOCK_K):
