@@ -86,6 +86,19 @@ def test_without_an_output_every_picture_is_a_line(
     assert capfdbinary.readouterr().out.decode().splitlines()[0] == "path,tags,scores"
 
 
+def test_who_asks_for_labels_is_told_about_those_below_their_thresholds_too(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene(0).save(tmp_path / "one.png")
+    predict(str(model), [tmp_path / "one.png"], labels="red ring, blue star", threshold="1")
+    line = capsys.readouterr().out
+    assert "no tag; below their thresholds: " in line
+    assert "red ring 0." in line
+    assert "blue star 0." in line
+    predict(str(model), [tmp_path / "one.png"], threshold="1")
+    assert capsys.readouterr().out.rstrip().endswith("no tag")
+
+
 def test_the_breakdown_of_one_picture_is_printed(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

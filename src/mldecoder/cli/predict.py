@@ -66,7 +66,7 @@ def predict(
     elif outputs and str(outputs[0][1]) != "-":
         _write(predictor, paths, *outputs[0], overwrite=overwrite)
     else:
-        _print(predictor, paths, outputs[0][0] if outputs else None)
+        _print(predictor, paths, outputs[0][0] if outputs else None, asked=names is not None)
 
 
 def _write(predictor: "Predictor", paths: list[Path], format: "Format", output: Path, *, overwrite: bool) -> None:
@@ -86,7 +86,7 @@ def _write(predictor: "Predictor", paths: list[Path], format: "Format", output: 
         console.print(f"{summary.broken:,} could not be read, listed in {summary.broken_path}.", markup=False)
 
 
-def _print(predictor: "Predictor", paths: list[Path], format: "Format | None") -> None:
+def _print(predictor: "Predictor", paths: list[Path], format: "Format | None", *, asked: bool) -> None:
     from mldecoder.errors import ConfigError
     from mldecoder.predict.ahead import quiet_pillow
     from mldecoder.predict.inputs import named_files
@@ -105,7 +105,7 @@ def _print(predictor: "Predictor", paths: list[Path], format: "Format | None") -
                 header = False
             else:
                 for one in whole:
-                    console.print(str(one), markup=False)
+                    console.print(one.told() if asked else str(one), markup=False)
             for one in batch:
                 if one.error is not None:
                     broken += 1

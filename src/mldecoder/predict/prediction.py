@@ -55,6 +55,14 @@ class Prediction:
             plain["scores"] = dict(zip(self.labels, rounded, strict=True)) if self.error is None else {}
         return plain
 
+    def told(self) -> str:
+        """One line for a person who asked for these labels: those below their thresholds too."""
+        if self.error is not None:
+            return str(self)
+        scored = sorted(zip(self.scores, self.labels, self.thresholds, strict=True), reverse=True)
+        below = ", ".join(f"{label} {score:.2f}" for score, label, threshold in scored if score < threshold)
+        return f"{self}; below their thresholds: {below}" if below else str(self)
+
     def __str__(self) -> str:
         """One line for a person."""
         if self.error is not None:
