@@ -112,6 +112,12 @@ class MLDecoder(nn.Module):
         )
         return with_attention(self.classify(decoded), weights, return_attention)
 
+    def decode(self, x: Tensor) -> Tensor:
+        """What the queries saw, before classes are read off it by ``classify``: ``(b, k, d)``."""
+        decoded: Tensor
+        decoded, _ = self.decoder(x, self._widened())
+        return decoded
+
     def _widened(self) -> Tensor:
         project = self.query_projection
         if project is None:

@@ -84,7 +84,11 @@ class OptimiserSettings(Section):
 
 
 class TrainingSettings(Section):
-    """The loop. ``batch_size`` is that of one optimiser step over all processes."""
+    """The loop. ``batch_size`` is that of one optimiser step over all processes.
+
+    ``grouped_loss`` computes group layer and loss block by block, so that logits and their gradient never exist; by
+    default from 20,000 labels on, where head and loss allow it.
+    """
 
     epochs: int = Field(default=40, ge=1)
     batch_size: int = Field(default=64, ge=1)
@@ -96,6 +100,7 @@ class TrainingSettings(Section):
     clip_norm: float | None = Field(default=None, gt=0)
     freeze: Literal["none", "backbone"] = "none"
     compile: bool = False
+    grouped_loss: bool | None = None
     channels_last: bool = True
     seed: int = Field(default=0, ge=0)
     log_every: int = Field(default=20, ge=1)
@@ -160,7 +165,7 @@ class Recipe(Section):
     @classmethod
     def _buildable(cls, value: dict[str, Any]) -> dict[str, Any]:
         for task in _LOSS_OF_TASK:
-            _build(value, task)
+            build(*_named(value, task))
         return value
 
     @model_validator(mode="after")
@@ -174,7 +179,11 @@ class Recipe(Section):
 
     def loss_of(self, task: Task) -> Loss:
         """The loss as a function."""
-        return _build(self.loss, task)
+        return build(*self.named_loss(task))
+
+    def named_loss(self, task: Task) -> tuple[str, dict[str, Any]]:
+        """The loss by its name and options; ``auto`` is the one that fits the task."""
+        return _named(self.loss, task)
 
 
 _LOSS_OF_TASK: dict[Task, dict[str, Any]] = {
@@ -183,10 +192,10 @@ _LOSS_OF_TASK: dict[Task, dict[str, Any]] = {
 }
 
 
-def _build(loss: dict[str, Any], task: Task) -> Loss:
+def _named(loss: dict[str, Any], task: Task) -> tuple[str, dict[str, Any]]:
     options = dict(loss)
     kind = options.pop("kind", "auto")
     if kind == "auto":
         options = _LOSS_OF_TASK[task] | options
         kind = options.pop("kind")
-    return build(kind, options)
+    return kind, options

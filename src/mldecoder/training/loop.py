@@ -24,6 +24,7 @@ from mldecoder.training.checkpoint import Checkpoint, Progress
 from mldecoder.training.console import Display
 from mldecoder.training.ema import Ema
 from mldecoder.training.folder import RunFolder
+from mldecoder.training.grouped import grouped_training
 from mldecoder.training.loading import Batch, note_broken, training_batches, workers_for
 from mldecoder.training.mix import mix
 from mldecoder.training.optim import build_optimiser, build_schedule
@@ -91,10 +92,11 @@ class Trainer:
         self.sums = signature(self.loss).parameters["reduction"].default == "sum"
         self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
         self.words = WordTraining(model, recipe.zero_shot).to(accelerator.device) if model.zero_shot else None
+        self.grouped = grouped_training(model, recipe)
         optimiser = build_optimiser(model, recipe.optimiser, self.words.says_random if self.words else None)
         self.schedule = build_schedule(optimiser, settings, settings.epochs * self.order.steps)
         self.plain = model
-        self.model, self.optimiser = accelerator.prepare(self.words or model, optimiser)
+        self.model, self.optimiser = accelerator.prepare(self.words or self.grouped or model, optimiser)
         if settings.compile:
             self.model = torch.compile(self.model)
         self.saved_at = time.monotonic()
@@ -164,11 +166,12 @@ class Trainer:
         targets = batch.targets.to(device, non_blocking=True)
         images, targets = mix(images, targets, self.recipe.augment)
         with self.accelerator.autocast():
-            if self.words is None:
-                logits = self.model(images)
-            else:
-                logits, targets = self.model(images, targets)
-        loss = self.loss(logits, targets)
+            made: Any
+            if self.words is None and self.grouped is None:
+                made = self.model(images), targets
+            else:  # words have targets of their own, groups their loss
+                made = self.model(images, targets)
+        loss: Tensor = made if self.grouped is not None else self.loss(*made)
         # Processes average their gradients: a sum over the whole step is the sum of the shares, a mean their mean.
         return loss * self.accelerator.num_processes if self.sums else loss / self.settings.accumulate
 
