@@ -25,6 +25,7 @@ from mldecoder.metrics import (
     precision_recall_at_k,
     top_k_accuracy,
 )
+from tests.metrics.cases import random_case
 
 quick = settings(deadline=None, max_examples=60)
 
@@ -61,12 +62,7 @@ def check_against_sklearn(scores: Tensor, targets: Tensor) -> None:
 def test_average_precision_equals_sklearn(
     n: int, k: int, seed: int, levels: int, rate: float, unknown: float, dtype: torch.dtype
 ) -> None:
-    g = torch.Generator().manual_seed(seed)
-    scores = torch.randint(-levels, levels, (n, k), generator=g).to(dtype)
-    if dtype.is_floating_point:
-        scores = scores / 3
-    targets = (torch.rand(n, k, generator=g) < rate).long()
-    targets[torch.rand(n, k, generator=g) < unknown] = -1
+    scores, targets = random_case(n, k, seed, levels=levels, rate=rate, unknown=unknown, dtype=dtype)
     check_against_sklearn(scores, targets)
 
 

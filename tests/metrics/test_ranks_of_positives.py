@@ -16,6 +16,7 @@ from mldecoder.metrics import MultiLabelMetrics, average_precision
 from mldecoder.metrics import by_counting as counting
 from mldecoder.metrics.by_counting import count_columns
 from mldecoder.metrics.by_sorting import sort_columns
+from tests.metrics.cases import random_case
 
 quick = settings(deadline=None, max_examples=60)
 Way = Callable[[Tensor, Tensor, int | None], Tensor]
@@ -66,13 +67,8 @@ def check(scores: Tensor, targets: Tensor) -> None:
 def test_counting_and_sorting_equal_the_definition(
     n: int, k: int, seed: int, levels: int, rate: float, unknown: float, dtype: torch.dtype
 ) -> None:
-    g = torch.Generator().manual_seed(seed)
-    scores = torch.randint(-levels, levels, (n, k), generator=g).to(dtype)
-    if dtype.is_floating_point:
-        scores = scores / 3
-    targets = (torch.rand(n, k, generator=g) < rate).to(torch.int8)
-    targets[torch.rand(n, k, generator=g) < unknown] = -1
-    check(scores, targets)
+    scores, targets = random_case(n, k, seed, levels=levels, rate=rate, unknown=unknown, dtype=dtype)
+    check(scores, targets.to(torch.int8))
 
 
 @quick

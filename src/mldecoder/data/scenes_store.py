@@ -1,36 +1,23 @@
 """The whole of ``scenes``, drawn once and kept in the user's cache folder."""
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mldecoder.cache import cache_folder
 from mldecoder.data import scenes
 from mldecoder.data.dataset import Dataset, ImageSet, describe
 from mldecoder.data.options import DataOptions
 from mldecoder.data.pictures import Arrays
 from mldecoder.data.targets import Targets
 
-__all__ = ["cache_folder", "read"]
+__all__ = ["read"]
 
 _VERSION = 1  # goes up when the pictures change
 _SMALL = 600  # so few pictures are drawn faster than a cache is worth
-
-
-def cache_folder() -> Path:
-    """Where files that can be made again are kept: $MLDECODER_CACHE, or the platform's place for them."""
-    if chosen := os.environ.get("MLDECODER_CACHE"):
-        return Path(chosen)
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home()))
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "mldecoder"
 
 
 def read(options: DataOptions) -> Dataset:

@@ -12,7 +12,7 @@ from torch import Tensor
 from mldecoder.errors import ConfigError, InputError
 from mldecoder.heads.layers import GroupLinear
 
-__all__ = ["Block", "blocks", "check_input", "chunk_within", "class_of_slot", "product_dtype", "to_slots"]
+__all__ = ["Block", "blocks", "check_input", "chunk_within", "product_dtype", "to_slots"]
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,6 @@ def product_dtype(x: Tensor, weight: Tensor) -> torch.dtype:
 def to_slots(values: Tensor, layer: GroupLinear) -> Tensor:
     """Bring one value a class into the order of the slots, with 0 in the padding: ``(n,) -> (k * g,)``."""
     return values.new_zeros(layer.num_queries * layer.group_size).index_copy(0, layer.slots, values)
-
-
-def class_of_slot(layer: GroupLinear) -> Tensor:
-    """The class that stands in each slot, -1 where a slot is padding: ``(k * g,)``."""
-    slots = layer.slots
-    classes = torch.full((layer.num_queries * layer.group_size,), -1, dtype=torch.long, device=slots.device)
-    return classes.scatter_(0, slots, torch.arange(len(slots), device=slots.device))
 
 
 def check_input(x: Tensor, layer: GroupLinear) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from mldecoder.errors import ConfigError
-from mldecoder.heads.blocks import blocks, check_input, chunk_within, class_of_slot, product_dtype, to_slots
+from mldecoder.heads.blocks import blocks, check_input, chunk_within, product_dtype, to_slots
 from mldecoder.heads.layers import GroupLinear
 
 __all__ = ["top_k"]
@@ -40,7 +40,7 @@ def top_k(x: Tensor, layer: GroupLinear, count: int, *, chunk: int | None = None
     if not 1 <= count <= layer.num_classes:
         raise ConfigError(f"count must be between 1 and the {layer.num_classes} classes, got {count}.")
     dtype = product_dtype(x, layer.weight)
-    bias, classes = to_slots(layer.bias, layer), class_of_slot(layer)
+    bias, classes = to_slots(layer.bias, layer), layer.class_of_slot
     bias = bias.masked_fill(classes < 0, -torch.inf)  # padding never wins
     if chunk is None:
         chunk = _chunk(x, layer, dtype)

@@ -8,6 +8,7 @@ Shapes: b batch, n labels, k groups, g labels a group, d width, e text width.
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Literal
 
 import torch
@@ -48,12 +49,12 @@ def join_parts(parts: Tensor, group_size: int, width: int) -> Tensor:
     return F.pad(filled.reshape(groups, group_size * part), (0, width - group_size * part))
 
 
-class Readout(nn.Module):
+class Readout(nn.Module, ABC):
     """Reads every label's logit off its group's answer."""
 
+    @abstractmethod
     def forward(self, decoded: Tensor, text_vectors: Tensor, first_group: int = 0) -> Tensor:
         """Answers ``(b, k, d)`` of the groups of ``text_vectors`` ``(n, e)`` to logits ``(b, n)``."""
-        raise NotImplementedError
 
 
 class SharedReadout(nn.Linear, Readout):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mldecoder.errors import ConfigError, InputError
 from mldecoder.heads import GroupLinear
-from mldecoder.heads.blocks import blocks, check_input, chunk_within, class_of_slot, product_dtype, to_slots
+from mldecoder.heads.blocks import blocks, check_input, chunk_within, product_dtype, to_slots
 from mldecoder.losses.block_costs import BlockCosts, compiled
 from mldecoder.losses.entries import check_at_least_zero, check_reduction, check_weights
 from mldecoder.losses.grouped_walk import GroupedLoss, Task, walk
@@ -142,14 +142,14 @@ def _cost(kind: str, filled: Mapping[str, Option], num_classes: int) -> Asymmetr
 def _target_blocks(targets: SparseTargets | Tensor, layer: GroupLinear) -> TargetBlocks:
     if isinstance(targets, SparseTargets):
         return sparse_blocks(targets, layer.slots)
-    return dense_blocks(targets, class_of_slot(layer))
+    return dense_blocks(targets, layer.class_of_slot)
 
 
 def _padding(layer: GroupLinear) -> Tensor | None:
     """Which slots belong to no class: ``(k * g,)``."""
     if layer.num_queries * layer.group_size == layer.num_classes:
         return None
-    return class_of_slot(layer) < 0
+    return layer.class_of_slot < 0
 
 
 def _class_weights(layer: GroupLinear, weights: Tensor | None, unknown_weight: float) -> Tensor | None:

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,22 +16,16 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from mldecoder import cache
+
 __all__ = ["cache_folder", "kept"]
 
 _VERSION = 1  # goes up when the same key would give other vectors
 
 
 def cache_folder() -> Path:
-    """Where label vectors are kept: $MLDECODER_CACHE/text, else mldecoder/text in the user's cache folder."""
-    if chosen := os.environ.get("MLDECODER_CACHE"):
-        return Path(chosen) / "text"
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home()))
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "mldecoder" / "text"
+    """Where label vectors are kept."""
+    return cache.cache_folder() / "text"
 
 
 def kept(folder: Path, key: object, count: int, compute: Callable[[], Tensor]) -> Tensor:
