@@ -61,13 +61,15 @@ class Kernel:
         places = 0
         for tensor in tensors:
             places |= tensor.data_ptr()
-        kinds = [tensor.dtype for tensor in tensors]
-        key = (numbers, constants, places % 16, tensors[0].device.index, warps, stages, *kinds)
-        compiled = self._ready.get(key) if places % 16 == 0 else None
-        if compiled is None:
-            self._ready[key] = self.function[grid](*tensors, *numbers, *constants, num_warps=warps, num_stages=stages)
-        else:
+        key = (numbers, constants, tensors[0].device.index, warps, stages, *[tensor.dtype for tensor in tensors])
+        aligned = places % 16 == 0  # else Triton looks for itself: a compiled form may rely on it
+        compiled = self._ready.get(key) if aligned else None
+        if compiled is not None:
             compiled[(*grid, 1, 1)[:3]](*tensors, *numbers, *constants)
+            return
+        compiled = self.function[grid](*tensors, *numbers, *constants, num_warps=warps, num_stages=stages)
+        if aligned:
+            self._ready[key] = compiled
 
 
 @triton.jit
