@@ -111,9 +111,11 @@ def test_a_layer_and_its_gradients_are_those_of_the_formula(
     first_seeds, middle_seeds, last_seeds = [drawn[0], *drawn] if given_side else drawn
     seeds = torch.stack([first_seeds[0], middle_seeds[1], *last_seeds[2:]])
     torch.manual_seed(7 if dropout else 8)
-    normed, projected = side or fast.query_side(layer.norm1, layer.attention.query, queries, b, dropout)
+    made = fast.query_side(layer.norm1, layer.attention.query, queries, b, dropout) if side is None else (*side, None)
+    normed, projected, source = made
     seen = fast.attend(projected, tokens, layer.attention.key_value, heads=heads, mask=mask, dropout=dropout)
-    y = fast.finish(normed, seen, layer.attention.out, layer.norm2, layer.linear1, layer.linear2, layer.norm3, dropout)
+    ends = (layer.attention.out, layer.norm2, layer.linear1, layer.linear2, layer.norm3)
+    y = fast.finish(normed, seen, *ends, dropout, source)
     twin = in_double(layer)
     assert isinstance(twin, DecoderLayer)
     drops = [
@@ -138,6 +140,44 @@ def test_a_layer_and_its_gradients_are_those_of_the_formula(
         gradients(y, up, [tokens, *(side or [queries]), *ours]),
         gradients(slow, up, [x, *(pair or [q]), *theirs]),
     )
+
+
+def one_layer(dropout: float) -> tuple[Tensor, list[Tensor]]:
+    """The result of a layer with 8 images, 5 queries, width 8 and 16 hidden, and what it was made of."""
+    torch.manual_seed(0)
+    layer, tokens, queries = DecoderLayer(8, 16, 2, dropout).to(DEVICE), draw(8, 3, 8), draw(1, 5, 8)
+    torch.manual_seed(1)
+    normed, projected, source = fast.query_side(layer.norm1, layer.attention.query, queries, 8, dropout)
+    seen = fast.attend(projected, tokens, layer.attention.key_value, heads=2, mask=None, dropout=dropout)
+    ends = (layer.attention.out, layer.norm2, layer.linear1, layer.linear2, layer.norm3)
+    return fast.finish(normed, seen, *ends, dropout, source), [tokens, queries, *layer.parameters()]
+
+
+def test_a_graph_that_is_kept_gives_the_same_gradients_again() -> None:
+    y, inputs = one_layer(0.3)
+    first = torch.autograd.grad(y.sum(), inputs, retain_graph=True)
+    for kept in (True, False):  # the last time the hidden layer may be overwritten
+        again = torch.autograd.grad(y.sum(), inputs, retain_graph=kept)
+        for one, other in zip(first, again, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_normed_queries_and_the_output_projection_are_not_kept() -> None:
+    kept: dict[int, int] = {}
+
+    def keep(x: Tensor) -> Tensor:
+        kept[x.untyped_storage().data_ptr()] = x.numel()
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        y, inputs = one_layer(0.3)
+    of_images = sum(count for count in kept.values() if count >= 8 * 3 * 8) - 2 * 8 * 16 - 2 * 8 * 8
+    rows = 8 * 5
+    projected, seen, middle, last = (8 * rows for _ in range(4))
+    tokens, key_value = 8 * 3 * 8, 8 * 3 * 16
+    assert y.shape == (8, 5, 8)
+    assert len(inputs) == 18
+    assert of_images <= projected + seen + middle + last + 16 * rows + tokens + key_value
 
 
 @given(b=SMALL, t=st.integers(1, 20), c=st.sampled_from([3, 16]), d=st.sampled_from([4, 130]))

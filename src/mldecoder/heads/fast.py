@@ -10,13 +10,13 @@ Shapes: b batch, k queries, t tokens, c channels, d width, f feed-forward width,
 
 import os
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["attend", "embed", "finish", "group_linear", "query_side", "untouched", "usable"]
+__all__ = ["Source", "attend", "embed", "finish", "group_linear", "query_side", "untouched", "usable"]
 
 ENABLED = find_spec("triton") is not None and os.environ.get("MLDECODER_FAST", "1") != "0"
 
@@ -25,6 +25,15 @@ HALF = (torch.bfloat16, torch.float16)
 
 FEW_TOKENS = 64  # up to here our attention is faster than the library's (measured on an H200: 49 yes, 196 no)
 _NEW_ENOUGH: dict[int | None, bool] = {}
+
+
+class Source(NamedTuple):
+    """What normed queries were made of, to make them again: queries, the norm's weight and bias, random seeds."""
+
+    queries: Tensor
+    gamma: Tensor
+    beta: Tensor
+    seeds: Tensor
 
 
 def usable(x: Tensor, width: int) -> bool:
@@ -56,18 +65,18 @@ def embed(linear: nn.Linear, tokens: Tensor) -> Tensor:
 
 def query_side(
     norm: nn.LayerNorm, linear: nn.Linear, queries: Tensor, batch: int, dropout: float
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Source]:
     """``norm(queries + dropout(queries))`` with each image's own mask, and its projection: ``(b, k, d)`` each.
 
-    ``queries`` are ``(1 or b, k, d)``.
+    ``queries`` are ``(1 or b, k, d)``. What they were made of comes too, for :func:`finish`.
     """
     from mldecoder.heads.fast_steps import QuerySide
 
-    dtype = _precision(queries)
+    dtype, source = _precision(queries), Source(queries, *_pair(norm), _seeds(queries, dropout))
     side: tuple[Tensor, Tensor] = _run(
-        QuerySide, queries, *_pair(norm), *_pair(linear), _seeds(queries, dropout), batch, dropout, norm.eps, dtype
+        QuerySide, queries, *_pair(norm), *_pair(linear), source.seeds, batch, dropout, norm.eps, dtype
     )
-    return side
+    return *side, source
 
 
 def attend(
@@ -100,16 +109,20 @@ def finish(
     linear2: nn.Linear,
     norm3: nn.LayerNorm,
     dropout: float,
+    source: Source | None = None,
 ) -> Tensor:
     """What follows attention: ``(b, k, d)``.
 
     ``y = norm2(normed + dropout(out(seen)))``, then ``norm3(y + dropout(linear2(dropout(relu(linear1(y))))))``.
-    ``normed`` is ``(1 or b, k, d)``.
+    ``normed`` is ``(1 or b, k, d)``; with the ``source`` that :func:`query_side` gave, it need not be kept.
     """
     from mldecoder.heads.fast_steps import Finish
 
     weights = (*_pair(out), *_pair(norm2), *_pair(linear1), *_pair(linear2), *_pair(norm3))
-    y: Tensor = _run(Finish, normed, seen, *weights, _seeds(seen, dropout), dropout, norm2.eps, _precision(seen))
+    made_of = (None,) * 4 if source is None else source
+    y: Tensor = _run(
+        Finish, normed, *made_of, seen, *weights, _seeds(seen, dropout), dropout, norm2.eps, _precision(seen)
+    )
     return y
 
 

@@ -1,7 +1,8 @@
 """The steps of the fast path, each with its backward pass written out, so that norms, dropout, residuals and bias sums
 ride along with the products.
 
-``ctx`` is autograd's, or ``None`` where no gradient is wanted and nothing has to be kept.
+``ctx`` is autograd's, or ``None`` where no gradient is wanted and nothing has to be kept. What is cheap to make again
+(normed queries, output projection) is not kept: the head's memory stands on top of the whole backbone's.
 
 Shapes: b batch, k queries, t tokens, c channels, d width, f feed-forward width, n classes, g classes a query.
 """
@@ -22,6 +23,7 @@ from mldecoder.heads.kernels.norm import add_norm, add_norm_backward
 __all__ = ["Attend", "Embed", "Finish", "GroupLinear", "QuerySide"]
 
 QUERY, WEIGHTS, SEEN, HIDDEN, OUT = range(5)  # the five dropouts of a layer, in their order
+SLICES = 4  # of the rows, in which the gradient of the hidden layer is made
 
 
 class Embed(torch.autograd.Function):
@@ -41,7 +43,7 @@ class Embed(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, y = ctx.saved_tensors
         before = torch.empty_like(y)  # the gradient before the ReLU
-        d_bias = relu_drop_backward(grad.reshape(y.shape), y, before, dropout=0.0, dtype=ctx.dtype)
+        d_bias = relu_drop_backward(grad.contiguous().view(y.shape), y, before, dropout=0.0, dtype=ctx.dtype)
         dx = (before @ weight).view(ctx.shape) if ctx.needs_input_grad[0] else None
         return dx, _weight_gradient(before, x, ctx.dtype), d_bias, None
 
@@ -65,25 +67,22 @@ class QuerySide(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         queries, low = _as(queries, dtype).contiguous(), _as(weight, dtype)
         _, k, d = queries.shape
-        flat = queries.view(-1, d)
-        normed, mean, rstd = add_norm(
-            flat, flat, gamma, beta, batch * k, drop=Drop(seeds, dropout), which=QUERY, eps=eps
-        )
+        normed, mean, rstd = _norm_queries(queries, gamma, beta, seeds, batch * k, dropout, eps)
         projected = torch.addmm(_as(bias, dtype), normed, low.t())
         if ctx is not None:
-            ctx.save_for_backward(queries, gamma, low, seeds, normed, mean, rstd)
-            ctx.dropout, ctx.dtype = dropout, weight.dtype
+            ctx.save_for_backward(queries, gamma, beta, low, seeds, mean, rstd)
+            ctx.dropout, ctx.eps, ctx.dtype = dropout, eps, weight.dtype
         return normed.view(batch, k, d), projected.view(batch, k, d)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_normed: Tensor, d_projected: Tensor) -> tuple[Tensor | None, ...]:
-        queries, gamma, weight, seeds, normed, mean, rstd = ctx.saved_tensors
+        queries, gamma, beta, weight, seeds, mean, rstd = ctx.saved_tensors
         wanted, d = ctx.needs_input_grad[0], queries.shape[-1]
-        flat, d_projected = queries.view(-1, d), d_projected.reshape(-1, d)
+        flat, d_projected = queries.view(-1, d), d_projected.contiguous().view(-1, d)
         more = (d_projected @ weight, d_projected)
         own, other, sums = add_norm_backward(
-            d_normed.reshape(-1, d),
+            d_normed.contiguous().view(-1, d),
             flat,
             flat,
             gamma,
@@ -95,6 +94,7 @@ class QuerySide(torch.autograd.Function):
             inputs=wanted,
         )
         d_queries = (own + other).view(-1, *queries.shape).sum(0) if wanted else None
+        normed = _norm_queries(queries, gamma, beta, seeds, len(d_projected), ctx.dropout, ctx.eps)[0]
         d_weight = _weight_gradient(d_projected, normed, ctx.dtype)
         return d_queries, sums[0], sums[1], d_weight, sums[2], None, None, None, None, None
 
@@ -140,12 +140,19 @@ class Attend(torch.autograd.Function):
 
 
 class Finish(torch.autograd.Function):
-    """Output projection, norm, feed-forward, norm."""
+    """Output projection, norm, feed-forward, norm.
+
+    ``queries``, ``gamma1``, ``beta1`` and ``seeds1`` are what ``normed`` was made of; without them it is kept.
+    """
 
     @staticmethod
     def forward(
         ctx: Any,
         normed: Tensor,
+        queries: Tensor | None,
+        gamma1: Tensor | None,
+        beta1: Tensor | None,
+        seeds1: Tensor | None,
         seen: Tensor,
         w0: Tensor,
         b0: Tensor,
@@ -175,34 +182,41 @@ class Finish(torch.autograd.Function):
         z = torch.addmm(_as(b2, dtype), hidden, low2.t())
         out, mean3, rstd3 = add_norm(y, z, gamma3, beta3, rows, drop=drop, which=OUT, eps=eps)
         if ctx is not None:
-            ctx.save_for_backward(
-                normed, flat, low0, gamma2, low1, low2, gamma3, seeds, x, y, hidden, z, mean2, rstd2, mean3, rstd3
-            )
-            ctx.dropout, ctx.dtype = dropout, w0.dtype
+            source = (normed,) if queries is None else (_as(queries, dtype).contiguous(), gamma1, beta1, seeds1)
+            own = (flat, low0, _as(b0, dtype), gamma2, low1, low2, gamma3, seeds, y, hidden, z)
+            ctx.save_for_backward(*own, mean2, rstd2, mean3, rstd3, *source)
+            ctx.dropout, ctx.eps, ctx.dtype = dropout, eps, w0.dtype
         return out.view_as(seen)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        normed, seen, w0, gamma2, w1, w2, gamma3, seeds, x, y, hidden, z, *stats = ctx.saved_tensors
-        mean2, rstd2, mean3, rstd3 = stats
+        seen, w0, b0, gamma2, w1, w2, gamma3, seeds, y, hidden, z, *stats = ctx.saved_tensors
+        mean2, rstd2, mean3, rstd3, *source = stats
         drop, dtype, d = Drop(seeds, ctx.dropout), ctx.dtype, dy.shape[-1]
-        d_y, dz, sums3 = add_norm_backward(dy.reshape(-1, d), y, z, gamma3, mean3, rstd3, drop=drop, which=OUT)
-        d_w2, d_hidden = _weight_gradient(dz, hidden, dtype), dz @ w2
+        d_y, dz, sums3 = add_norm_backward(
+            dy.contiguous().view(-1, d), y, z, gamma3, mean3, rstd3, drop=drop, which=OUT
+        )
+        d_w2 = _weight_gradient(dz, hidden, dtype)
+        d_hidden, d_b1 = _hidden_gradient(dz, w2, hidden, drop, dtype)
         del dz
-        d_b1 = relu_drop_backward(d_hidden, hidden, d_hidden, dropout=drop.probability, dtype=dtype)
         d_w1 = _weight_gradient(d_hidden, y, dtype)
         d_y.addmm_(d_hidden, w1)  # the residual's gradient takes up what comes through the two layers
         del d_hidden
+        normed, *made_of = source
+        if made_of:
+            gamma1, beta1, seeds1 = made_of
+            normed = _norm_queries(normed, gamma1, beta1, seeds1, len(seen), ctx.dropout, ctx.eps)[0]
+        x = torch.addmm(b0, seen, w0.t())
         d_normed, dx, sums2 = add_norm_backward(d_y, normed.view(-1, d), x, gamma2, mean2, rstd2, drop=drop, which=SEEN)
-        del d_y
+        del d_y, x
         d_w0, d_seen = _weight_gradient(dx, seen, dtype), (dx @ w0).view_as(dy)
         d_normed = d_normed.view_as(dy)
-        if normed.shape[0] < dy.shape[0]:
+        if normed.numel() < dy.numel():
             d_normed = d_normed.sum(0, keepdim=True)
         (d_g2, d_be2, d_b0), (d_g3, d_be3, d_b2) = sums2.unbind(), sums3.unbind()
         grads = (d_w0, d_b0, d_g2, d_be2, d_w1, d_b1, d_w2, d_b2, d_g3, d_be3)
-        return d_normed, d_seen, *grads, None, None, None, None
+        return d_normed, None, None, None, None, d_seen, *grads, None, None, None, None
 
 
 class GroupLinear(torch.autograd.Function):
@@ -234,6 +248,37 @@ class GroupLinear(torch.autograd.Function):
         dx = torch.empty_like(x)
         torch.bmm(wide, weight.transpose(1, 2), out=dx.transpose(0, 1))
         return dx, torch.bmm(x.permute(1, 2, 0), wide), grad.sum(0), None, None, None
+
+
+def _norm_queries(
+    queries: Tensor, gamma: Tensor, beta: Tensor, seeds: Tensor, rows: int, dropout: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``norm(q + dropout(q))``, queries repeated to ``rows`` rows, with means and inverse deviations."""
+    flat = queries.view(-1, queries.shape[-1])
+    return add_norm(flat, flat, gamma, beta, rows, drop=Drop(seeds, dropout), which=QUERY, eps=eps)
+
+
+def _hidden_gradient(
+    dz: Tensor, weight: Tensor, hidden: Tensor, drop: Drop, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Gradient ``(r, f)`` of the input of ``dropout(relu(·))``, and its sum over the rows.
+
+    ``hidden`` is the largest thing that the head keeps; where nobody asks for it again its gradient takes its place,
+    slice by slice, so that there are never two of them.
+    """
+    if _graph_is_kept():
+        grad = dz @ weight
+        return grad, relu_drop_backward(grad, hidden, grad, dropout=drop.probability, dtype=dtype)
+    sums = []
+    for part, kept in zip(dz.chunk(SLICES), hidden.chunk(SLICES), strict=True):
+        sums.append(relu_drop_backward(part @ weight, kept, kept, dropout=drop.probability, dtype=dtype))
+    return hidden, torch.stack(sums).sum(0)
+
+
+def _graph_is_kept() -> bool:
+    """Whether somebody may go through the graph once more (``retain_graph``), or a compiler is looking."""
+    ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return torch.compiler.is_compiling() or ask is None or ask()
 
 
 def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

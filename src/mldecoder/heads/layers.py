@@ -123,15 +123,17 @@ class DecoderLayer(nn.Module):
     def _fast(self, queries: Tensor, side: QuerySide | None, tokens: Tensor, mask: Tensor | None) -> Tensor:
         """The same in fewer passes over memory."""
         attention, dropout = self.attention, self.dropout.p if self.training else 0.0
+        source = None
         if side is None and self.self_attention is None:
-            side = QuerySide(*fast.query_side(self.norm1, attention.query, queries, len(tokens), dropout))
+            *made, source = fast.query_side(self.norm1, attention.query, queries, len(tokens), dropout)
+            side = QuerySide(*made)
         elif side is None:
             side = self.query_side(queries.expand(len(tokens), -1, -1))
         seen = fast.attend(
             side.projected, tokens, attention.key_value, heads=attention.heads, mask=mask, dropout=dropout
         )
         return fast.finish(
-            side.normed, seen, attention.out, self.norm2, self.linear1, self.linear2, self.norm3, dropout
+            side.normed, seen, attention.out, self.norm2, self.linear1, self.linear2, self.norm3, dropout, source
         )
 
 
