@@ -1,8 +1,9 @@
 """The steps of the fast path, each with its backward pass written out, so that norms, dropout, residuals and bias sums
 ride along with the products.
 
-``ctx`` is autograd's, or ``None`` where no gradient is wanted and nothing has to be kept. What is cheap to make again
-(normed queries, output projection) is not kept: the head's memory stands on top of the whole backbone's.
+``ctx`` is autograd's, or ``None`` where no gradient is wanted and nothing has to be kept. The head's memory stands on
+top of the whole backbone's, so normed queries are made again rather than kept, and gradients take the place of what was
+kept for them, unless somebody wants to go through the graph once more.
 
 Shapes: b batch, k queries, t tokens, c channels, d width, f feed-forward width, n classes, g classes a query.
 """
@@ -183,33 +184,43 @@ class Finish(torch.autograd.Function):
         out, mean3, rstd3 = add_norm(y, z, gamma3, beta3, rows, drop=drop, which=OUT, eps=eps)
         if ctx is not None:
             source = (normed,) if queries is None else (_as(queries, dtype).contiguous(), gamma1, beta1, seeds1)
-            own = (flat, low0, _as(b0, dtype), gamma2, low1, low2, gamma3, seeds, y, hidden, z)
-            ctx.save_for_backward(*own, mean2, rstd2, mean3, rstd3, *source)
+            own = (flat, low0, gamma2, low1, low2, gamma3, seeds, x, y, hidden, z, mean2, rstd2, mean3, rstd3)
+            ctx.save_for_backward(*own, *source)
             ctx.dropout, ctx.eps, ctx.dtype = dropout, eps, w0.dtype
         return out.view_as(seen)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        seen, w0, b0, gamma2, w1, w2, gamma3, seeds, y, hidden, z, *stats = ctx.saved_tensors
-        mean2, rstd2, mean3, rstd3, *source = stats
-        drop, dtype, d = Drop(seeds, ctx.dropout), ctx.dtype, dy.shape[-1]
+        seen, w0, gamma2, w1, w2, gamma3, seeds, x, y, hidden, z, *others = ctx.saved_tensors
+        mean2, rstd2, mean3, rstd3, normed, *made_of = others
+        drop, dtype, d, last = Drop(seeds, ctx.dropout), ctx.dtype, dy.shape[-1], _last_time()
         d_y, dz, sums3 = add_norm_backward(
-            dy.contiguous().view(-1, d), y, z, gamma3, mean3, rstd3, drop=drop, which=OUT
+            dy.contiguous().view(-1, d),
+            y,
+            z,
+            gamma3,
+            mean3,
+            rstd3,
+            drop=drop,
+            which=OUT,
+            into=(None, z if last else None),
         )
         d_w2 = _weight_gradient(dz, hidden, dtype)
-        d_hidden, d_b1 = _hidden_gradient(dz, w2, hidden, drop, dtype)
+        d_hidden, d_b1 = _hidden_gradient(dz, w2, hidden, drop, dtype, in_place=last)
         del dz
         d_w1 = _weight_gradient(d_hidden, y, dtype)
         d_y.addmm_(d_hidden, w1)  # the residual's gradient takes up what comes through the two layers
+        place = d_hidden.view(-1)[: d_y.numel()].view_as(d_y) if last and d_hidden.numel() >= d_y.numel() else None
         del d_hidden
-        normed, *made_of = source
         if made_of:
             gamma1, beta1, seeds1 = made_of
-            normed = _norm_queries(normed, gamma1, beta1, seeds1, len(seen), ctx.dropout, ctx.eps)[0]
-        x = torch.addmm(b0, seen, w0.t())
-        d_normed, dx, sums2 = add_norm_backward(d_y, normed.view(-1, d), x, gamma2, mean2, rstd2, drop=drop, which=SEEN)
-        del d_y, x
+            normed = _norm_queries(normed, gamma1, beta1, seeds1, len(seen), ctx.dropout, ctx.eps, place)[0]
+        into = (normed if made_of and last else None, x if last else None)
+        d_normed, dx, sums2 = add_norm_backward(
+            d_y, normed.view(-1, d), x, gamma2, mean2, rstd2, drop=drop, which=SEEN, into=into
+        )
+        del d_y
         d_w0, d_seen = _weight_gradient(dx, seen, dtype), (dx @ w0).view_as(dy)
         d_normed = d_normed.view_as(dy)
         if normed.numel() < dy.numel():
@@ -251,34 +262,41 @@ class GroupLinear(torch.autograd.Function):
 
 
 def _norm_queries(
-    queries: Tensor, gamma: Tensor, beta: Tensor, seeds: Tensor, rows: int, dropout: float, eps: float
+    queries: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    seeds: Tensor,
+    rows: int,
+    dropout: float,
+    eps: float,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``norm(q + dropout(q))``, queries repeated to ``rows`` rows, with means and inverse deviations."""
     flat = queries.view(-1, queries.shape[-1])
-    return add_norm(flat, flat, gamma, beta, rows, drop=Drop(seeds, dropout), which=QUERY, eps=eps)
+    return add_norm(flat, flat, gamma, beta, rows, drop=Drop(seeds, dropout), which=QUERY, eps=eps, out=out)
 
 
 def _hidden_gradient(
-    dz: Tensor, weight: Tensor, hidden: Tensor, drop: Drop, dtype: torch.dtype
+    dz: Tensor, weight: Tensor, hidden: Tensor, drop: Drop, dtype: torch.dtype, *, in_place: bool
 ) -> tuple[Tensor, Tensor]:
     """Gradient ``(r, f)`` of the input of ``dropout(relu(·))``, and its sum over the rows.
 
-    ``hidden`` is the largest thing that the head keeps; where nobody asks for it again its gradient takes its place,
-    slice by slice, so that there are never two of them.
+    ``hidden`` is the largest thing that the head keeps; in place, slice by slice, there are never two of its size.
     """
-    if _graph_is_kept():
+    if not in_place:
         grad = dz @ weight
         return grad, relu_drop_backward(grad, hidden, grad, dropout=drop.probability, dtype=dtype)
-    sums = []
-    for part, kept in zip(dz.chunk(SLICES), hidden.chunk(SLICES), strict=True):
-        sums.append(relu_drop_backward(part @ weight, kept, kept, dropout=drop.probability, dtype=dtype))
+    sums = [
+        relu_drop_backward(part @ weight, kept, kept, dropout=drop.probability, dtype=dtype)
+        for part, kept in zip(dz.chunk(SLICES), hidden.chunk(SLICES), strict=True)
+    ]
     return hidden, torch.stack(sums).sum(0)
 
 
-def _graph_is_kept() -> bool:
-    """Whether somebody may go through the graph once more (``retain_graph``), or a compiler is looking."""
-    ask = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
-    return torch.compiler.is_compiling() or ask is None or ask()
+def _last_time() -> bool:
+    """Whether nobody will go through the graph again (``retain_graph``), and no compiler is looking."""
+    kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return not torch.compiler.is_compiling() and kept is not None and not kept()
 
 
 def _linear_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

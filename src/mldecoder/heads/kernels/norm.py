@@ -111,13 +111,15 @@ def add_norm(
     drop: Drop,
     which: int,
     eps: float,
+    out: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``norm(residual + dropout(x))`` over ``rows`` rows, with means and inverse deviations ``(r,)``.
 
     ``residual`` and ``x`` are ``(·, d)`` and are repeated to ``rows`` rows. The mask is that of ``drop.seeds[which]``.
+    The result is written to ``out`` where that is given.
     """
     d = x.shape[1]
-    out = x.new_empty(rows, d)
+    out = x.new_empty(rows, d) if out is None else out
     mean, rstd = x.new_empty(rows, dtype=torch.float32), x.new_empty(rows, dtype=torch.float32)
     at_once, warps = FORWARD
     _forward_kernel(
@@ -142,6 +144,7 @@ def add_norm_backward(
     which: int,
     more: tuple[Tensor, Tensor] | None = None,
     inputs: bool = True,
+    into: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients ``(r, d)`` of residual and x, and the sums ``(3, d)`` for gamma, beta and a bias added to x.
 
@@ -156,13 +159,16 @@ def add_norm_backward(
         which: The same.
         more: Two tensors ``(r, d)``: the first is added to ``dy`` on the way; the second is what the third sum counts.
         inputs: Whether the gradients of residual and x are wanted.
+        into: Where to write them, if not to new tensors: each row is read before it is written, so ``residual`` and
+            ``x`` will do, where they have as many rows as ``dy``.
     """
     rows, d = dy.shape
     at_once, warps, crowd = BACKWARD
     programs = min(triton.cdiv(rows, at_once), crowd * processors(dy))
     partial = dy.new_empty(3, programs, d, dtype=torch.float32)
-    d_residual = torch.empty_like(dy) if inputs else dy
-    dx = torch.empty_like(dy) if inputs and drop.on else d_residual
+    first, second = into
+    d_residual = dy if not inputs else torch.empty_like(dy) if first is None else first
+    dx = d_residual if not inputs or not drop.on else torch.empty_like(dy) if second is None else second
     dy2, counted = (dy, dy) if more is None else more
     _backward_kernel(
         (programs,),
