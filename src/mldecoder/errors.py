@@ -10,6 +10,7 @@ __all__ = [
     "DataError",
     "InputError",
     "MLDecoderError",
+    "StorageError",
     "TrainingError",
 ]
 
@@ -28,6 +29,10 @@ class InputError(MLDecoderError, ValueError):
 
 class DataError(MLDecoderError):
     """A dataset is missing, broken or of an unknown format."""
+
+
+class StorageError(MLDecoderError):
+    """Storage does not give what an index promises; unlike a broken picture, nothing skips it."""
 
 
 class CheckpointError(MLDecoderError):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mldecoder.data.dataset import Dataset
     from mldecoder.data.summary import PartSummary, Summary
 
-__all__ = ["data"]
+__all__ = ["data", "read_options"]
 
 _BAR = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -41,7 +41,7 @@ def data(
 
     if plot is not None:
         check_plot_file(plot)
-    dataset = open_dataset(path, format=format, options=_options(option or []))
+    dataset = open_dataset(path, format=format, options=read_options(option or []))
     console = Console(soft_wrap=True, highlight=False)
     if not json:
         console.print(f"Data: {dataset.description}.", markup=False)
@@ -63,7 +63,8 @@ def data(
         console.print(f"- {line}", markup=False)
 
 
-def _options(words: Sequence[str]) -> dict[str, Any]:
+def read_options(words: Sequence[str]) -> dict[str, Any]:
+    """What ``--option key=value`` says, values as YAML reads them."""
     import yaml
 
     from mldecoder.errors import ConfigError

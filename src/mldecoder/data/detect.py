@@ -11,6 +11,7 @@ from mldecoder.data import (
     coco,
     folders,
     hugging_face,
+    indexed_shards,
     nus_wide,
     open_images,
     scenes_store,
@@ -20,6 +21,7 @@ from mldecoder.data import (
 )
 from mldecoder.data.dataset import Dataset
 from mldecoder.data.options import DataOptions
+from mldecoder.data.remote import is_url
 from mldecoder.data.split import split_off
 from mldecoder.errors import ConfigError, DataError
 
@@ -58,7 +60,8 @@ def open_dataset(
     """Open a dataset of any known format.
 
     Args:
-        path: A folder, a file, shards such as ``train-{000000..000012}.tar``, ``hf:NAME``, or ``scenes``.
+        path: A folder, a file, shards such as ``train-{000000..000012}.tar``, ``hf:NAME``, ``scenes``,
+            or the address of packed shards such as ``s3://bucket/shards``.
         format: One of ``FORMATS``; None finds out.
         options: What ``DataOptions`` knows.
 
@@ -71,11 +74,15 @@ def open_dataset(
         return scenes_store.read(chosen)
     if str(path).startswith("hf:"):
         return hugging_face.read_name(str(path).removeprefix("hf:"), chosen)
+    if is_url(path) and not str(path).startswith("file://"):
+        if format not in (None, "shards"):
+            raise ConfigError(f"At an address only packed shards are read, not {format}. Pack them: mldecoder shard.")
+        return indexed_shards.read_url(str(path), chosen)
     if format is not None and format not in FORMATS:
         near = difflib.get_close_matches(format, FORMATS, n=1)
         hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(FORMATS)}."
         raise ConfigError(f"Unknown data format {format!r}. {hint}")
-    place = Path(path).expanduser()
+    place = Path(str(path).removeprefix("file://")).expanduser()
     if not place.exists() and not shards.find(place):
         raise DataError(_absent(place))
     if chosen.images is not None and not any(Path(base, chosen.images).is_dir() for base in ("", place, place.parent)):

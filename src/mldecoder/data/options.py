@@ -30,6 +30,9 @@ class DataOptions:
         machine_threshold: Open Images: the least confidence of a machine's label.
         year: COCO or VOC: which year, when the folder holds several.
         count: scenes: how many training pictures (validation: a fifth).
+        shard_window: Packed shards: so many are open at a time, and pictures are shuffled among them; 0: among all.
+        shard_read: Packed shards at an address: fetch them whole into the cache, or read ranges of bytes.
+        shard_cache: Packed shards at an address: how many GB the cache may hold.
     """
 
     task: Task | None = None
@@ -45,6 +48,9 @@ class DataOptions:
     machine_threshold: float = 0.5
     year: int | None = None
     count: int | None = None
+    shard_window: int = 8
+    shard_read: Literal["cache", "range"] = "cache"
+    shard_cache: float = 20.0
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -54,12 +60,16 @@ class DataOptions:
         for name in ("drop_unlabelled", "machine_labels"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"data.options.{name} must be true or false, got {getattr(self, name)!r}.")
-        for name in ("year", "count"):
+        for name in ("year", "count", "shard_window"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise ConfigError(f"data.options.{name} must be a whole number, got {value!r}.")
         if self.count is not None and self.count < 1:
             raise ConfigError(f"data.options.count must be 1 or more, got {self.count}.")
+        if self.shard_window is None or self.shard_window < 0:
+            raise ConfigError(f"data.options.shard_window must be 0 or more, got {self.shard_window}.")
+        if isinstance(self.shard_cache, bool) or not isinstance(self.shard_cache, int | float) or self.shard_cache <= 0:
+            raise ConfigError(f"data.options.shard_cache must be a number of GB above 0, got {self.shard_cache!r}.")
 
     @classmethod
     def of(cls, options: "Mapping[str, object] | DataOptions | None") -> "DataOptions":
@@ -81,5 +91,5 @@ class DataOptions:
 _CHOICES = {
     name: get_args(get_args(hint)[0]) if type(None) in get_args(hint) else get_args(hint)
     for name, hint in get_type_hints(DataOptions).items()
-    if name in {"task", "val_part", "nus_labels"}
+    if name in {"task", "val_part", "nus_labels", "shard_read"}
 }

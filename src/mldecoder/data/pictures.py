@@ -1,18 +1,20 @@
 """Where pictures lie, and how their bytes are fetched: files, members of tar shards, arrays in memory."""
 
 import io
-import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol, overload
+from typing import NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from mldecoder.errors import DataError
+from mldecoder.data.remote import file_name, shown
+from mldecoder.data.shard_store import LocalShards, ShardStore
+from mldecoder.errors import DataError, StorageError
 
-__all__ = ["Arrays", "Files", "PackedNames", "Picked", "Pictures", "TarMembers", "pick"]
+__all__ = ["Arrays", "Files", "PackedNames", "Picked", "Pictures", "TarMembers", "Windows", "pick", "shard_windows"]
 
 
 class Pictures(Protocol):
@@ -36,6 +38,13 @@ class PackedNames(Sequence[str]):
         encoded = [name.encode("utf-8", "surrogateescape") for name in names]
         self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
         self._text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
+
+    @classmethod
+    def of_arrays(cls, ends: NDArray[np.int64], text: NDArray[np.uint8]) -> "PackedNames":
+        """Take over what a columnar file holds: where each string ends, after a first 0, and all text in a row."""
+        names = cls.__new__(cls)
+        names._ends, names._text = ends, text
+        return names
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -87,54 +96,69 @@ class Files:
 
 
 class TarMembers:
-    """Members of uncompressed tar files, found by their place in the file."""
+    """Members of uncompressed tar files, found by their place in the file.
+
+    Args:
+        shards: The files, or what reads them.
+        shard: Number of each member's file.
+        offset: Where the member's content begins.
+        size: Its bytes.
+        names: Its name in the file.
+        checks: CRC-32 of its content, where an index knows it.
+        window: So many shards are read at a time in training; None where pictures are taken from all at once.
+    """
 
     def __init__(
         self,
-        shards: Sequence[Path],
+        shards: "Sequence[str | Path] | ShardStore",
         shard: ArrayLike,
         offset: ArrayLike,
         size: ArrayLike,
         names: Iterable[str],
+        *,
+        checks: ArrayLike | None = None,
+        window: int | None = None,
     ) -> None:
-        self.shards = tuple(shards)
+        self.store: ShardStore = LocalShards(shards) if isinstance(shards, Sequence) else shards
         self.shard = np.asarray(shard, dtype=np.int32)
         self.offset = np.asarray(offset, dtype=np.int64)
         self.size = np.asarray(size, dtype=np.int64)
         self.names = names if isinstance(names, PackedNames) else PackedNames(names)
-        self._open: dict[tuple[int, int], BinaryIO] = {}
+        self.checks = None if checks is None else np.asarray(checks, dtype=np.uint32)
+        self.window = window
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_open": {}}
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """Path or address of each shard."""
+        return self.store.places
 
     def name(self, i: int) -> str:
         """Shard and member, as in ``train-000000.tar/0001.jpg``."""
-        return f"{self.shards[self.shard[i]].name}/{self.names[i]}"
+        return f"{file_name(self.shards[self.shard[i]])}/{self.names[i]}"
 
     def read(self, i: int) -> bytes:
         """The bytes of the member."""
-        # pread moves no shared file position, so threads and forked workers do not disturb each other
-        number = int(self.shard[i])
-        handle = self._open.get((os.getpid(), number))
-        if handle is None:
-            try:
-                handle = self.shards[number].open("rb")
-            except OSError as error:
-                raise DataError(f"{self.shards[number]}: cannot be read ({error.strerror}).") from None
-            self._open[(os.getpid(), number)] = handle
-        return os.pread(handle.fileno(), int(self.size[i]), int(self.offset[i]))
+        try:
+            content = self.store.read(int(self.shard[i]), int(self.offset[i]), int(self.size[i]))
+        except OSError as error:
+            text = f"{shown(self.shards[self.shard[i]])}: cannot be read ({error.strerror})."
+            if self.checks is not None:  # its index vouches for it: not a broken picture, but a disk that is gone
+                raise StorageError(f"{text} Check the disk, or copy the shards again.") from None
+            raise DataError(text) from None
+        if self.checks is not None and (len(content) != self.size[i] or zlib.crc32(content) != self.checks[i]):
+            what = "cut short" if len(content) < self.size[i] else "changed"
+            raise StorageError(
+                f"{shown(self.shards[self.shard[i]])} was {what} after its index was written: {self.names[i]} is not "
+                f"at its place. Copy the shards and their index again."
+            )
+        return content
 
     def close(self) -> None:
         """Close the shards; reading opens them again."""
-        for handle in self._open.values():
-            handle.close()
-        self._open.clear()
-
-    def __del__(self) -> None:
-        self.close()
+        self.store.close()
 
 
 class Arrays:
@@ -199,6 +223,22 @@ def pick(pictures: Pictures, indices: ArrayLike) -> Picked:
     if isinstance(pictures, Picked):
         return Picked(pictures.pictures, pictures.indices[chosen])
     return Picked(pictures, chosen)
+
+
+class Windows(NamedTuple):
+    """Pictures that are to be read a few shards at a time: the shard of each, and how many shards a window has."""
+
+    shard: NDArray[np.int32]
+    size: int
+
+
+def shard_windows(pictures: Pictures) -> Windows | None:
+    """How to take the pictures so that few shards are open at a time; None where that does not matter."""
+    base = pictures.pictures if isinstance(pictures, Picked) else pictures
+    if not isinstance(base, TarMembers) or not base.window:
+        return None
+    shard = base.shard[pictures.indices] if isinstance(pictures, Picked) else base.shard
+    return Windows(shard, base.window)
 
 
 def to_bytes(source: bytes | Image.Image) -> bytes:

@@ -2,7 +2,7 @@
 
 Naming of members: https://github.com/webdataset/webdataset, "The WebDataset Format": what comes before the first dot of
 the file name is the key of a sample, what comes after says what it is. Members are indexed by their place in the
-file, so any picture can be read at any time.
+file, so any picture can be read at any time. Shards that ``mldecoder shard`` packed have their index beside them.
 """
 
 import json
@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mldecoder.data import indexed_shards
 from mldecoder.data.cells import guess_separator, label_order, split_labels
 from mldecoder.data.columns import MANY, ONE
-from mldecoder.data.dataset import Dataset, ImageSet, Targets, TarMembers, Task, describe
+from mldecoder.data.dataset import UNKNOWN, Dataset, ImageSet, Targets, TarMembers, Task, describe
 from mldecoder.data.layout import EXTENSIONS, Part, choose_val, labelled_only, lines, note_unlabelled, part_of
 from mldecoder.data.options import DataOptions
 from mldecoder.errors import DataError
@@ -43,6 +44,8 @@ def expand(pattern: str) -> list[str]:
 
 def find(path: Path) -> str | None:
     """What marks the path as shards, if anything does."""
+    if (index := indexed_shards.index_of(path)) is not None:
+        return index.name
     shards = _shards(path)
     if not shards:
         return None
@@ -50,7 +53,9 @@ def find(path: Path) -> str | None:
 
 
 def read(path: Path, options: DataOptions) -> Dataset:
-    """Index all shards, and sort them into parts by their names or folders."""
+    """Open packed shards by their index; without one look into all shards, and sort them by their names or folders."""
+    if (packed := indexed_shards.index_of(path)) is not None:
+        return indexed_shards.read(packed, options)
     shards = _shards(path)
     missing = [shard for shard in shards if not shard.is_file()]
     if missing:
@@ -64,7 +69,7 @@ def read(path: Path, options: DataOptions) -> Dataset:
         raise DataError(f"{path} has no shards to train on; its parts are {', '.join(samples)}.")
     root = path if path.is_dir() else shards[0].parent
     lists, kind = _labels([sample for _, its in indexed for sample in its], options, path)
-    names = _class_names(root, lists)
+    names = _class_names(root, lists, kind)
     task, place = _task(lists, kind, names, options), {name: i for i, name in enumerate(names)}
     parts: dict[Part, ImageSet] = {}
     bare = 0
@@ -77,8 +82,14 @@ def read(path: Path, options: DataOptions) -> Dataset:
             [sample.size for _, sample in flat],
             [sample.name for _, sample in flat],
         )
-        positives = [[place[name] for name in sample.labels] for _, sample in flat]
-        whole = ImageSet(members, Targets.from_lists(positives, num_classes=len(names)), names, task)
+        targets = Targets.from_lists(
+            [[place[name] for name in sample.labels] for _, sample in flat],
+            negatives=[[place[name] for name in sample.negatives if name in place] for _, sample in flat],
+            unknown=[[place[name] for name in sample.unknown if name in place] for _, sample in flat],
+            num_classes=len(names),
+            default=UNKNOWN if any(sample.others_unknown for _, sample in flat) else 0,
+        )
+        whole = ImageSet(members, targets, names, task)
         parts[part], without = labelled_only(whole, options)
         bare += without
     val, notes = choose_val(parts, options)
@@ -102,6 +113,9 @@ class _Sample:
     size: int = 0
     texts: dict[str, bytes] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
+    negatives: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    others_unknown: bool = False  # whether what is not named is unknown, and not absent
 
 
 def _shards(path: Path) -> list[Path]:
@@ -160,6 +174,8 @@ def _labels(samples: list[_Sample], options: DataOptions, path: Path) -> tuple[l
             for sample, record in zip(samples, records, strict=True):
                 value = record.get(key)
                 sample.labels = split_labels(value if isinstance(value, list) else str(value or ""), options.separator)
+                sample.negatives, sample.unknown = _list(record, "negatives"), _list(record, "unknown")
+                sample.others_unknown = record.get("others") == "unknown"
             return [sample.labels for sample in samples], f"json ({key})" if key in MANY else "json"
         kinds = kinds[1:]
     if not kinds:
@@ -184,18 +200,25 @@ def _record(sample: _Sample) -> dict[str, object]:
     return record
 
 
+def _list(record: dict[str, object], key: str) -> list[str]:
+    value = record.get(key)
+    return [str(name) for name in value] if isinstance(value, list) else []
+
+
 def _key(records: list[dict[str, object]]) -> str | None:
     present = {key for record in records for key in record}
     return next((key for key in (*MANY, *ONE, "cls") if key in present), None)
 
 
-def _class_names(root: Path, lists: Iterable[list[str]]) -> tuple[str, ...]:
+def _class_names(root: Path, lists: Iterable[list[str]], kind: str) -> tuple[str, ...]:
     """Names in order; numbers are looked up in a list of classes where one lies beside the shards."""
     used = label_order(name for names in lists for name in names)
     file = next((root / name for name in _CLASS_FILES if (root / name).is_file()), None)
     if file is None:
         return used
     names = lines(file)
+    if kind != "cls" and set(used) <= set(names):
+        return tuple(names)  # also where classes are called by numbers
     if used and all(name.isdecimal() for name in used):
         if int(used[-1]) >= len(names):
             raise DataError(f"{file} must name every class; it has {len(names)} lines, and class {used[-1]} occurs.")

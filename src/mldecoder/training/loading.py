@@ -1,18 +1,21 @@
 """Batches for training and evaluation: decoding and variation in worker processes."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset
 
 from mldecoder.config import PreprocessingConfig
 from mldecoder.data.dataset import Arrays, ImageSet
 from mldecoder.data.images import BrokenLog, Item, TorchImages, why_broken
-from mldecoder.data.pictures import Picked
+from mldecoder.data.pictures import Picked, shard_windows
 from mldecoder.data.transforms import evaluation_transform
+from mldecoder.errors import StorageError
+from mldecoder.training.ahead import with_shards_ahead
 from mldecoder.training.interrupts import deaf_children, end_in_silence
 from mldecoder.training.order import EpochBatches, Key, seed_of
 
@@ -63,10 +66,14 @@ def workers_for(image_set: ImageSet, device: torch.device, wish: int | None) -> 
 
 
 def training_batches(images: TorchImages, order: EpochBatches, device: torch.device, workers: int) -> Iterator[Batch]:
-    """Batches without end: the sampler says where; set its place before each pass."""
+    """Batches without end: the sampler says where; set its place before each pass.
+
+    Packed shards are taken a few at a time: the sampler is told here which picture lies in which.
+    """
+    order.windows = shard_windows(images.image_set.pictures)
     loader: DataLoader[Item] = DataLoader(
         VariedImages(images, order.seed),
-        batch_sampler=order,
+        batch_sampler=with_shards_ahead(order, images.image_set, lambda key: key[2], world=order.world),
         num_workers=workers,
         pin_memory=device.type == "cuda",
         persistent_workers=workers > 0,
@@ -74,10 +81,27 @@ def training_batches(images: TorchImages, order: EpochBatches, device: torch.dev
         collate_fn=collate,
         worker_init_fn=end_in_silence,
     )
+    return _endless(loader)
+
+
+def _endless(loader: DataLoader[Item]) -> Iterator[Batch]:
     while True:
-        with deaf_children():
-            batches = iter(loader)
+        yield from _pass(loader)
+
+
+def _pass(loader: DataLoader[Item]) -> Iterator[Batch]:
+    """Go through a loader once; what a worker says of storage stays one line."""
+    with deaf_children():
+        batches = iter(loader)
+    try:
         yield from batches
+    except StorageError as error:
+        raise StorageError(_own_words(error)) from None
+
+
+def _own_words(error: StorageError) -> str:
+    """What was raised in a worker, without the traceback that torch puts around it."""
+    return re.split(r"\S*StorageError: ", str(error))[-1].strip()
 
 
 def evaluation_batches(
@@ -95,16 +119,18 @@ def evaluation_batches(
     images = TorchImages(image_set, evaluation_transform(preprocessing), max_broken)
     loader: DataLoader[Item] = DataLoader(
         images,
-        batch_size=batch_size,
-        sampler=range(rank, len(images), world),
+        batch_sampler=with_shards_ahead(
+            BatchSampler(range(rank, len(images), world), batch_size, drop_last=False),
+            image_set,
+            lambda i: i,
+            world=world,
+        ),
         num_workers=workers,
         pin_memory=device.type == "cuda",
         collate_fn=collate,
         worker_init_fn=end_in_silence,
     )
-    with deaf_children():
-        batches = iter(loader)
-    yield from batches
+    yield from _pass(loader)
 
 
 def collate(items: list[Item]) -> Batch:
