@@ -102,22 +102,17 @@ def test_resuming_a_finished_run_changes_nothing(finished: Path, tmp_path: Path)
     assert _figures(copy) == _figures(finished)
 
 
-def test_two_processes_end_like_one(tmp_path: Path) -> None:
-    # Without batch norm, dropout and Adam's normalisation nothing depends on how a step is shared.
+def test_goes_end_like_one_step(tmp_path: Path) -> None:
+    # Without batch norm, dropout and Adam's normalisation nothing depends on how a step is shared; see test_parallel.
     overrides = [*TINY, "data.options.count=65", "backbone.name=test_vit", "backbone.options={}", "head.dropout=0.0"]
-    overrides += ["optimiser.kind=sgd", "optimiser.lr=1.0e-4", "training.accumulate=1"]
-    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29571"]
-    for name, words, more in (("one", [], []), ("two", launcher, []), ("goes", [], ["training.accumulate=5"])):
-        result = run(
-            "train", "--recipe", "scenes", "--output", str(tmp_path / name), *sets(*overrides, *more), launcher=words
-        )
-        assert result.returncode == 0, result.stderr[-2000:]
-    one = _figures(tmp_path / "one")
-    for other in ("two", "goes"):
-        for key, value in weights(tmp_path / "one" / "last").items():
-            torch.testing.assert_close(weights(tmp_path / other / "last")[key], value, rtol=1e-4, atol=1e-6)
-        for row, expected in zip(_figures(tmp_path / other), one, strict=True):
-            assert row == pytest.approx(expected, rel=1e-3)
+    overrides += ["optimiser.kind=sgd", "optimiser.lr=1.0e-4"]
+    for name, goes in (("one", 1), ("goes", 5)):
+        more = [*overrides, f"training.accumulate={goes}"]
+        mld.train(recipe="scenes", output=tmp_path / name, overrides=more, quiet=True)
+    for key, value in weights(tmp_path / "one" / "last").items():
+        torch.testing.assert_close(weights(tmp_path / "goes" / "last")[key], value, rtol=1e-4, atol=1e-6)
+    for row, expected in zip(_figures(tmp_path / "goes"), _figures(tmp_path / "one"), strict=True):
+        assert row == pytest.approx(expected, rel=1e-3)
 
 
 def folder_of_pictures(root: Path, count: int = 24) -> Path:

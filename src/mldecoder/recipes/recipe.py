@@ -88,6 +88,10 @@ class TrainingSettings(Section):
 
     ``grouped_loss`` computes group layer and loss block by block, so that logits and their gradient never exist; by
     default from 20,000 labels on, where head and loss allow it.
+
+    ``parallel`` says how several processes share the model: each has a whole copy (``ddp``), or a part of each weight,
+    its gradient and its optimiser state (``fsdp``), for models that do not fit otherwise. ``sync_batch_norm`` lets
+    batch norm see the whole step instead of one process's share, on GPUs.
     """
 
     epochs: int = Field(default=40, ge=1)
@@ -101,12 +105,24 @@ class TrainingSettings(Section):
     freeze: Literal["none", "backbone"] = "none"
     compile: bool = False
     grouped_loss: bool | None = None
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    sync_batch_norm: bool = False
     channels_last: bool = True
     seed: int = Field(default=0, ge=0)
     log_every: int = Field(default=20, ge=1)
     checkpoint_minutes: float = Field(default=10.0, ge=0)
     checkpoint_steps: int | None = Field(default=None, ge=1)
     eval_every: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _go_together(self) -> "TrainingSettings":
+        for name, found in {"compile=true": self.compile, "precision=fp16": self.precision == "fp16"}.items():
+            if self.parallel == "fsdp" and found:
+                raise ValueError(
+                    f"training.parallel=fsdp does not go with training.{name}. Leave one of them out"
+                    + (", or take bf16." if "fp16" in name else ".")
+                )
+        return self
 
 
 class ZeroShotSettings(Section):

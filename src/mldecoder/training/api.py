@@ -13,6 +13,7 @@ from accelerate.utils import broadcast_object_list
 
 from mldecoder.data.dataset import Dataset, ImageSet
 from mldecoder.data.detect import open_dataset
+from mldecoder.data.remote import is_url
 from mldecoder.data.split import split_off
 from mldecoder.data.unseen import hold_out, named_labels
 from mldecoder.errors import ConfigError
@@ -25,9 +26,11 @@ from mldecoder.training.checks import check
 from mldecoder.training.console import Display
 from mldecoder.training.folder import RunFolder
 from mldecoder.training.loop import Trainer
+from mldecoder.training.meeting import meet
 from mldecoder.training.order import seed_everything
 from mldecoder.training.overfit import overfit
 from mldecoder.training.report import ReportData, write_report
+from mldecoder.training.restarts import check_output, goes_on
 from mldecoder.training.scoring import evaluate_model, main_metric
 
 __all__ = ["Run", "choose_recipe", "evaluate", "overfit_batch", "train"]
@@ -57,6 +60,7 @@ def train(
     init_from: str | Path | None = None,
     overrides: Sequence[str] = (),
     resume: bool = False,
+    resume_if_there: bool = False,
     compare: Mapping[str, Sequence[Mapping[str, float]]] | None = None,
     quiet: bool = False,
 ) -> Run:
@@ -70,6 +74,7 @@ def train(
         init_from: A file of backbone weights, or a model folder.
         overrides: Such as ``training.epochs=3``.
         resume: Go on with the run in ``output``.
+        resume_if_there: Go on if ``output`` holds this very run, else begin it; what torchrun starts does so anyway.
         compare: Histories of other runs by name, to be drawn beside this one in the report.
         quiet: Print nothing.
 
@@ -78,6 +83,7 @@ def train(
         >>> run.metrics["mAP"]  # doctest: +SKIP
         89.03
     """
+    check_output(output is not None)
     folder, source, chosen = _prepare(data, recipe, output, init_from, overrides, resume=resume)
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process and not quiet)
@@ -93,9 +99,11 @@ def train(
         display.say(f"Warning: {warning}")
     folder = RunFolder(broadcast_object_list([str(folder.path)])[0])  # its name may hold the time of one process
     if not resume and accelerator.is_main_process:
-        folder.start(str(source), chosen)
+        resume = goes_on(folder, str(source), chosen, wished=resume_if_there)
+        if not resume:
+            folder.start(str(source), chosen)
         _point_last_to(folder.path)
-    accelerator.wait_for_everyone()
+    resume = broadcast_object_list([resume])[0]
     try:
         seed_everything(chosen.training.seed)
         model = build_model(chosen, val_set.labels, dataset.task, display, unseen)
@@ -103,6 +111,7 @@ def train(
         trainer = Trainer(model, train_set, val_set, chosen, folder, accelerator, display)
         if resume:
             trainer.resume()
+            display.say(_standing(trainer.progress, chosen))
         with display:
             progress = trainer.run()
         notes = [*findings.warnings, *trainer.broken.report("training")]
@@ -126,7 +135,8 @@ def evaluate(
     Args:
         model: A run, a model folder or a model.
         data: The dataset; ``None`` takes the run's own.
-        overrides: Such as ``evaluation.flip=true`` or ``evaluation.size=288``.
+        overrides: Such as ``evaluation.flip=true``, ``evaluation.size=288`` or, for a zero-shot model,
+            ``text.neighbours=0.7``.
         quiet: Print nothing.
     """
     source, chosen = data, load_recipe("quick", overrides)
@@ -137,6 +147,9 @@ def evaluate(
             source, chosen = data or own, _overridden(recipe, overrides)
             data = None if data is None or _source(data) == own else data
         model = load(model)
+    if any(words.startswith("text.neighbour") for words in overrides):
+        model = deepcopy(model)
+        model.ask_neighbours(chosen.text.neighbours, chosen.text.neighbour_temperature)
     if source is None:
         raise ConfigError("Say what to evaluate on: pass --data.")
     accelerator = _accelerator(chosen)
@@ -226,6 +239,8 @@ def _source(data: str | Path | None) -> str:
     """What to open; a path in full, so that a run can be resumed from another folder."""
     if data is None:
         return "scenes"
+    if is_url(data):
+        return str(data)
     path = Path(data).expanduser()
     return str(path.resolve()) if path.exists() and str(data) != "scenes" else str(data)
 
@@ -249,6 +264,7 @@ def _accelerator(recipe: Recipe) -> Accelerator:
     if wish == "auto":
         wish = "bf16" if torch.cuda.is_available() else "fp32"
     precision = "no" if wish == "fp32" else wish
+    meet()
     return Accelerator(mixed_precision=precision, cpu=not torch.accelerator.is_available())
 
 
@@ -279,6 +295,13 @@ def _described(model: Classifier) -> str:
     millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     config = model.config
     return f"{config.backbone.name} with {config.head.kind}, {millions:.1f} M parameters, {model.num_classes} labels"
+
+
+def _standing(progress: Progress, recipe: Recipe) -> str:
+    """Where a run that is gone on with stands."""
+    if progress.epoch == recipe.training.epochs:
+        return "All epochs are trained; figures and report are made again."
+    return f"Going on at epoch {progress.epoch + 1}, step {progress.step + 1}."
 
 
 def _finish(

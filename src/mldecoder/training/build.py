@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mldecoder.backbones import Backbone, create_backbone
 from mldecoder.backbones.weights import load_weights
-from mldecoder.config import BackboneConfig, PreprocessingConfig, Task, ZeroShotConfig
+from mldecoder.config import BackboneConfig, MLDecoderConfig, PreprocessingConfig, Task, ZeroShotConfig
 from mldecoder.convert import read_checkpoint, state_of
 from mldecoder.errors import CheckpointError
 from mldecoder.model import Classifier, join, load
@@ -36,10 +36,10 @@ def build_model(
         | {"size": (size, size)}
         | ({} if unit else {"mean": statistics.mean, "std": statistics.std})
     )
-    text = recipe.text if isinstance(recipe.head, ZeroShotConfig) else None
-    model = join(
-        backbone, described, recipe.head, labels, text=text, unseen=unseen, task=task, preprocessing=preprocessing
-    )
+    head = recipe.head
+    by_words = isinstance(head, ZeroShotConfig) or (isinstance(head, MLDecoderConfig) and head.asks_by_words)
+    text = recipe.text if by_words else None
+    model = join(backbone, described, head, labels, text=text, unseen=unseen, task=task, preprocessing=preprocessing)
     if wish.init_from is not None:
         _initialise(model, wish.init_from, display)
     return model

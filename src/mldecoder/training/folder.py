@@ -21,7 +21,8 @@ class RunFolder:
     """The files of a run.
 
     ``run.yaml`` holds data and resolved recipe, ``metrics.jsonl`` a line an epoch, ``metrics.json`` the end,
-    ``best``, ``last`` and ``ema`` are model folders, ``checkpoint.pt`` is what ``--resume`` goes on from.
+    ``best``, ``last`` and ``ema`` are model folders, ``checkpoint.pt``, or ``checkpoint`` where the
+    model is in shards, is what ``--resume`` goes on from.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -30,6 +31,7 @@ class RunFolder:
         self.history = self.path / "metrics.jsonl"
         self.metrics = self.path / "metrics.json"
         self.checkpoint = self.path / "checkpoint.pt"
+        self.shards = self.path / "checkpoint"
         self.report = self.path / "report.html"
         self.best, self.last, self.ema = (self.path / name for name in ("best", "last", "ema"))
 

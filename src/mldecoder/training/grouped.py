@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from mldecoder.errors import ConfigError
-from mldecoder.heads import MLDecoder
+from mldecoder.heads import MLDecoder, MLDecoderPlus
 from mldecoder.losses import grouped_loss
 from mldecoder.losses.grouped import COSTS
 from mldecoder.model import Classifier
@@ -40,8 +40,9 @@ def grouped_training(model: Classifier, recipe: Recipe) -> GroupedTraining | Non
     """The model with its loss in blocks, where the recipe wishes it or there are very many labels."""
     wish = recipe.training.grouped_loss
     kind, options = recipe.named_loss(model.config.task)
+    plain = isinstance(model.head, MLDecoder) and not isinstance(model.head, MLDecoderPlus)  # logits from queries alone
     reasons = {
-        f"head.kind={model.config.head.kind}": not isinstance(model.head, MLDecoder),
+        f"head.kind={model.config.head.kind}": not plain,
         f"loss.kind={kind}": kind not in COSTS,
         "training.compile=true": recipe.training.compile,
     }

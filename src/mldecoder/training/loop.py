@@ -5,22 +5,20 @@ seed and the step (:mod:`mldecoder.training.order`), so a checkpoint is weights,
 """
 
 import time
-from contextlib import nullcontext
-from inspect import signature
 from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast, gather_object
+from accelerate.utils import gather_object
 from torch import Tensor
 
 from mldecoder.data.dataset import ImageSet
 from mldecoder.data.images import BrokenLog, TorchImages, why_broken
 from mldecoder.data.transforms import normalise, training_transform
-from mldecoder.errors import TrainingError
+from mldecoder.errors import CheckpointError, TrainingError
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
-from mldecoder.training.checkpoint import Checkpoint, Progress
+from mldecoder.training.checkpoint import CheckpointFile, Progress, Store
 from mldecoder.training.console import Display
 from mldecoder.training.ema import Ema
 from mldecoder.training.folder import RunFolder
@@ -29,7 +27,10 @@ from mldecoder.training.loading import Batch, note_broken, training_batches, wor
 from mldecoder.training.mix import mix
 from mldecoder.training.optim import build_optimiser, build_schedule
 from mldecoder.training.order import EpochBatches, seed_everything
+from mldecoder.training.parallel import parallel_of
 from mldecoder.training.scoring import evaluate_model, main_metric
+from mldecoder.training.sharded_checkpoint import CheckpointFolder
+from mldecoder.training.shares import Shares
 from mldecoder.training.zero_shot import WordTraining
 
 __all__ = ["Trainer"]
@@ -66,11 +67,9 @@ class Trainer:
         self.accelerator, self.display = accelerator, display
         self.preprocessing = model.config.preprocessing
         self.progress = Progress()
+        self.parallel = parallel_of(settings, accelerator)
         if settings.freeze == "backbone":
             model.backbone.requires_grad_(False)
-        model.to(accelerator.device)
-        if settings.channels_last and accelerator.device.type == "cuda":
-            model.to(memory_format=torch.channels_last)
         self.order = EpochBatches(
             len(train),
             settings.batch_size,
@@ -89,34 +88,44 @@ class Trainer:
         workers = workers_for(train, accelerator.device, recipe.data.workers)
         self.batches = training_batches(images, self.order, accelerator.device, workers)
         self.loss = recipe.loss_of(model.config.task)
-        self.sums = signature(self.loss).parameters["reduction"].default == "sum"
         self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
-        self.words = WordTraining(model, recipe.zero_shot).to(accelerator.device) if model.zero_shot else None
+        self.words = WordTraining(model, recipe.zero_shot) if model.zero_shot else None
         self.grouped = grouped_training(model, recipe)
-        optimiser = build_optimiser(model, recipe.optimiser, self.words.says_random if self.words else None)
+        softmax = recipe.named_loss(model.config.task)[0] == "softmax"
+        self.shares = Shares(self.loss, accelerator, settings.accumulate, rows=softmax, by_words=self.words is not None)
+        trained, beside = self.words or self.grouped or model, self.words.says_random if self.words else None
+        self.parallel.place(model, *([] if beside is None else [beside]))
+        if self.ema is not None:
+            self.parallel.place(self.ema.model)
+        if self.words is not None:
+            self.words.rows = self.words.rows.to(accelerator.device)
+        optimiser = build_optimiser(model, recipe.optimiser, beside)
         self.schedule = build_schedule(optimiser, settings, settings.epochs * self.order.steps)
         self.plain = model
-        self.model, self.optimiser = accelerator.prepare(self.words or self.grouped or model, optimiser)
-        if settings.compile:
-            self.model = torch.compile(self.model)
-        self.saved_at = time.monotonic()
+        self.model, self.optimiser = self.parallel.prepare(trained, optimiser)
+        self.store: Store = CheckpointFile(folder.checkpoint, writes=accelerator.is_main_process)
+        if settings.parallel == "fsdp":
+            self.store = CheckpointFolder(folder.shards, trained, main=accelerator.is_main_process)
+        self.saved_at, self.time_to_save = time.monotonic(), False
 
     def run(self) -> Progress:
         """Train to the last epoch, from wherever the run stands."""
         for epoch in range(self.progress.epoch, self.settings.epochs):
             self._epoch(epoch)
             self._finish_epoch(epoch)
+        self.store.finish()
         return self.progress
 
     def resume(self) -> None:
         """Go on from the run's checkpoint, if it got as far as writing one."""
-        if not self.folder.checkpoint.exists():
-            return
-        checkpoint = Checkpoint.load(self.folder.checkpoint)
-        self.progress = checkpoint.progress
+        found = self.store.load(self._parts())
+        other = self.folder.checkpoint if self.settings.parallel == "fsdp" else self.folder.shards
+        if found is None and other.exists():
+            raise CheckpointError(
+                f"{other} was not written with training.parallel={self.settings.parallel}. Put it back."
+            )
+        self.progress = found or self.progress
         self.broken.add_all(self.progress.broken)
-        for name, part in self._parts().items():
-            part.load_state_dict(checkpoint.states[name])
 
     def _epoch(self, epoch: int) -> None:
         steps, progress = self.order.steps, self.progress
@@ -128,14 +137,14 @@ class Trainer:
         for step in range(progress.step, steps):
             waiting.append(self._step(epoch * steps + step))
             last = step + 1 == steps
-            due = self._checkpoint_due(step + 1)
+            due = self.settings.checkpoint_steps is not None and (step + 1) % self.settings.checkpoint_steps == 0
             if last or due or self.accelerator.device.type == "cpu" or len(waiting) >= self.settings.log_every:
                 progress.loss_sum += self._look_at(waiting, epoch, step)
                 progress.step = step + 1
                 speed = (step + 1 - first) * self.settings.batch_size / (time.monotonic() - started)
                 mean = progress.loss_sum / progress.step
                 self.display.advance(progress.step, f"loss {mean:.3f}  {speed:.0f} images/s")
-            if due and not last:
+            if (due or self.time_to_save) and not last:
                 self._save_checkpoint()
         progress.seconds += time.monotonic() - started
 
@@ -144,10 +153,11 @@ class Trainer:
         goes = [next(self.batches) for _ in range(self.settings.accumulate)]  # a new epoch's loader draws a number
         seed_everything(self.settings.seed, step, self.accelerator.process_index)
         total = torch.zeros((), device=self.accelerator.device)
+        weights = self.shares.weights(goes)
         for number, batch in enumerate(goes):
             last = number + 1 == len(goes)
-            with nullcontext() if last else self.accelerator.no_sync(self.model):
-                loss = self._loss_of(batch)
+            with self.parallel.go(self.model, last):
+                loss = self._loss_of(batch) * weights[number]
                 self.accelerator.backward(loss)
             total += loss.detach()
         if self.settings.clip_norm is not None:
@@ -172,25 +182,29 @@ class Trainer:
             else:  # words have targets of their own, groups their loss
                 made = self.model(images, targets)
         loss: Tensor = made if self.grouped is not None else self.loss(*made)
-        # Processes average their gradients: a sum over the whole step is the sum of the shares, a mean their mean.
-        return loss * self.accelerator.num_processes if self.sums else loss / self.settings.accumulate
+        return loss
 
     def _look_at(self, waiting: list[tuple[Tensor, list[Batch]]], epoch: int, step: int) -> float:
-        """Sum of the steps' losses; broken pictures are noted, and a loss that is no number ends the run."""
-        losses = torch.stack([loss for loss, _ in waiting])
-        losses = self.accelerator.reduce(losses, reduction="mean").cpu()
+        """Sum of the steps' losses; broken pictures are noted, and a loss that is no number ends the run.
+
+        Whether it is time for a checkpoint is seen here too: clocks differ, and all processes must write the same one.
+        """
+        late = self.settings.checkpoint_steps is None and self._minutes() > self.settings.checkpoint_minutes
+        losses = torch.stack([*(loss for loss, _ in waiting), torch.full_like(waiting[0][0], late)])
+        *losses, late_too = self.accelerator.reduce(losses, reduction="mean").cpu()
+        self.time_to_save = bool(late_too > 0)
         for number, (loss, (_, goes)) in enumerate(zip(losses, waiting, strict=True)):
             for batch in goes:
                 self._say(note_broken(batch, self.train_set, self.broken))
             if not torch.isfinite(loss):
                 raise TrainingError(self._not_finite(float(loss), goes, epoch, step - len(waiting) + number + 1))
         waiting.clear()
-        return float(losses.sum())
+        return float(sum(losses))
 
     def _not_finite(self, loss: float, goes: list[Batch], epoch: int, step: int) -> str:
         names = [self.train_set.pictures.name(int(i)) for batch in goes for i in batch.indices]
         shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-        good = self.folder.checkpoint if self.folder.checkpoint.exists() else "none yet"
+        good = self.store.finish() or "none yet"
         return (
             f"The loss is {loss} at epoch {epoch + 1}, step {step + 1}, on {shown}. Last good checkpoint: {good}. "
             f"Lower optimiser.lr, set training.clip_norm=1, or use training.precision=fp32."
@@ -214,9 +228,9 @@ class Trainer:
         if self.accelerator.is_main_process:
             self.folder.write_history(progress.history)
             self.folder.write_tensorboard(row, progress.epoch)
-            self.plain.save_pretrained(self.folder.last)
-            if self.ema is not None:
-                self.ema.model.save_pretrained(self.folder.ema)
+        self.parallel.save(self.plain, self.folder.last)
+        if self.ema is not None:
+            self.parallel.save(self.ema.model, self.folder.ema)
         self._save_checkpoint()
         told = {key: value for key, value in row.items() if key.removeprefix("ema_") in _TOLD or key == "OF1"}
         self.display.say(
@@ -232,23 +246,18 @@ class Trainer:
         for prefix, model in (("", self.plain), ("ema_", self.ema.model if self.ema else None)):
             if model is None:
                 continue
-            self._agree_on_buffers(model)
+            self.parallel.agree_on_buffers(model)
             result, scores = evaluate_model(model, self.val_set, self.recipe, self.accelerator)
+            self.parallel.evaluated(model)
+            result = self.parallel.agree(result)
             self._say(self.val_broken.add_all(scores.broken.reasons))
             found |= {prefix + key: value for key, value in result.items()}
             if result[metric] > self.progress.best:
                 self.progress.best = result[metric]
                 self.progress.best_source = f"{'EMA' if prefix else 'weights'} of epoch {epoch + 1}"
-                if self.accelerator.is_main_process:
-                    model.config = model.config.model_copy(update={"metrics": result})
-                    model.save_pretrained(self.folder.best)
+                model.config = model.config.model_copy(update={"metrics": result})
+                self.parallel.save(model, self.folder.best)
         return found
-
-    def _agree_on_buffers(self, model: Classifier) -> None:
-        """Give every process the first one's batch-norm statistics: what is saved is what is measured."""
-        if self.accelerator.num_processes > 1:
-            for buffer in model.buffers():
-                broadcast(buffer)
 
     def _share_broken(self, first: bool) -> None:
         """Tell all processes which pictures are broken.
@@ -269,18 +278,17 @@ class Trainer:
         for line in lines:
             self.display.say(line)
 
-    def _checkpoint_due(self, step: int) -> bool:
-        every = self.settings.checkpoint_steps
-        if every is not None:
-            return step % every == 0
-        return time.monotonic() - self.saved_at > 60 * self.settings.checkpoint_minutes
+    def _minutes(self) -> float:
+        """How long ago the last checkpoint was."""
+        return (time.monotonic() - self.saved_at) / 60
 
     def _save_checkpoint(self) -> None:
-        if self.accelerator.is_main_process:
-            self.progress.broken = self.broken.reasons
-            states = {name: part.state_dict() for name, part in self._parts().items()}
-            Checkpoint(self.progress, states).save(self.folder.checkpoint)
-        self.saved_at = time.monotonic()
+        self.progress.broken = self.broken.reasons
+        self.parallel.agree_on_buffers(self.plain)
+        if self.ema is not None:
+            self.parallel.agree_on_buffers(self.ema.model)
+        self.store.save(self.progress, self._parts())
+        self.saved_at, self.time_to_save = time.monotonic(), False
 
     def _parts(self) -> dict[str, Any]:
         parts: dict[str, Any] = {"model": self.plain, "optimiser": self.optimiser, "schedule": self.schedule}

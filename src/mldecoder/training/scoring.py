@@ -3,6 +3,7 @@
 Shapes: n pictures, k classes.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from mldecoder.metrics import MultiLabelMetrics, SingleLabelMetrics
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
 from mldecoder.training.loading import evaluation_batches, note_broken, workers_for
+from mldecoder.training.sharded import is_sharded
 from mldecoder.training.word_scoring import by_lists, word_figures
 
 __all__ = ["Scores", "evaluate_model", "figures", "main_metric", "score"]
@@ -75,10 +77,11 @@ def score(
         rank=accelerator.process_index,
         world=accelerator.num_processes,
     )
-    was_training = model.training
+    was_training, sharded = model.training, is_sharded(model)
     model.eval()
     logits, targets, indices = [], [], []
-    with torch.inference_mode(), accelerator.autocast():
+    # Weights that are gathered in inference mode could not be trained afterwards.
+    with torch.no_grad() if sharded else torch.inference_mode(), accelerator.autocast():
         for batch in batches:
             note_broken(batch, image_set, log)
             whole = ~batch.broken
@@ -90,6 +93,11 @@ def score(
             targets.append(batch.targets[whole])
             indices.append(batch.indices[whole])
             advance(len(batch.indices))
+        if sharded:  # a process that runs out of pictures still holds weights that the others need
+            blank = torch.zeros(1, 3, *preprocessing.size, device=accelerator.device)
+            passes = math.ceil(math.ceil(len(image_set) / accelerator.num_processes) / batch_size)
+            for _ in range((passes - len(logits)) * (2 if flip else 1)):
+                model(blank)
     model.train(was_training)
     k = logits[0].shape[1] if logits else len(image_set.labels)
     own = (

@@ -33,7 +33,7 @@ class ByLists(nn.Module):
         model = self.model
         features = model.backbone(images)
         lists = (model.labels, model.seen, model.unseen)
-        return torch.cat([model.head(features, model.text_vectors_for(labels)) for labels in lists], dim=1)
+        return torch.cat([model.score(features, model.text_vectors_for(labels)) for labels in lists], dim=1)
 
 
 def by_lists(model: Classifier) -> nn.Module:
