@@ -9,6 +9,7 @@ from torch import Tensor
 from mldecoder.errors import ConfigError
 from mldecoder.heads.blocks import blocks, check_input, chunk_within, product_dtype, to_slots
 from mldecoder.heads.layers import GroupLinear
+from mldecoder.heads.ranking import first_of, in_order
 
 __all__ = ["top_k"]
 
@@ -22,7 +23,8 @@ def top_k(x: Tensor, layer: GroupLinear, count: int, *, chunk: int | None = None
     """Return the ``count`` largest logits of each image and their classes: ``(b, k, d) -> (b, count), (b, count)``.
 
     Equal to ``layer(x).topk(count)``, but only a block of the logits exists at a time. The values come in falling
-    order. Of classes with equal logits any may come first, or stay out, as with ``torch.topk``. There are no gradients.
+    order. Of classes with equal logits the lower number comes first and stays in, where ``torch.topk`` takes any; so
+    the answer does not depend on blocks or processes. There are no gradients.
 
     Args:
         x: What the decoder gives, one vector a query.
@@ -51,11 +53,9 @@ def top_k(x: Tensor, layer: GroupLinear, count: int, *, chunk: int | None = None
             part = x[:, block.queries].transpose(0, 1).to(dtype)
             logits = torch.bmm(part, layer.weight[block.queries, :, block.columns].to(dtype))  # (q, b, w)
             logits = logits.transpose(0, 1).flatten(1) + bias[block.slots]  # (b, q * w)
-            found, place = logits.topk(min(count, block.size))
-            owner = classes[block.slots][place]
+            found, owner = first_of(logits, classes[block.slots], min(count, block.size))
             values, best = torch.cat([values, found], dim=1), torch.cat([best, owner], dim=1)
-            values, place = values.topk(min(count, values.shape[1]))
-            best = best.gather(1, place)
+            values, best = in_order(values, best, min(count, values.shape[1]))
     return values, best
 
 

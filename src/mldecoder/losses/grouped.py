@@ -47,6 +47,7 @@ def grouped_loss(
     class_weights: Tensor | None = None,
     chunk: int | None = None,
     fuse: bool | None = None,
+    num_classes: int | None = None,
 ) -> Tensor:
     """Return the loss of ``layer(x)`` without holding the logits: ``(b, k, d) -> ()``.
 
@@ -67,6 +68,7 @@ def grouped_loss(
         chunk: Logits an image that exist at a time; by default as many as fit into ``WORK_BYTES``.
         fuse: Compile the costs of a block into one pass. By default on a GPU where Triton is installed: there the
             first step takes some seconds longer, and every other is several times faster.
+        num_classes: Over how many classes label smoothing spreads: more than the layer's where that is a share of one.
 
     Example:
         >>> layer = GroupLinear(num_classes=1000, num_queries=10, width=8)
@@ -84,7 +86,7 @@ def grouped_loss(
     if chunk is None:
         chunk = _chunk(x, layer, targets, dtype, fused)
     costs = BlockCosts(
-        _cost(kind, filled, layer.num_classes),
+        _cost(kind, filled, num_classes or layer.num_classes),
         unknown_weight=float(cast(float, filled["unknown_weight"])),
         slope_dtype=dtype if wanted else None,
     )

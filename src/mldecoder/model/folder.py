@@ -1,5 +1,6 @@
 """A model on disk: the files of its folder, their check, and the way back into a module."""
 
+from collections.abc import Callable
 from json import JSONDecodeError, loads
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from mldecoder.backbones import Backbone, create_backbone
 from mldecoder.config import ModelConfig, TextConfig, parse
 from mldecoder.errors import CheckpointError
 from mldecoder.heads import ZeroShotMLDecoder
+from mldecoder.heads.split import SplitGroupLinear
 from mldecoder.label_words import LabelWords
 
 __all__ = ["CONFIG", "WEIGHTS", "check_rebuildable", "fill", "read_config", "rebuild", "write"]
@@ -21,16 +23,27 @@ WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 M = TypeVar("M", bound=nn.Module)
 
 
-def write(model: nn.Module, config: ModelConfig, folder: Path) -> None:
-    """Write the model folder; a file is complete or not there."""
+def write(
+    model: nn.Module, config: ModelConfig, folder: Path, save: Callable[[nn.Module, Path], None] | None = None
+) -> None:
+    """Write the model folder; a file is complete or not there. ``save`` writes the weights in a way of its own."""
     with TemporaryDirectory(dir=folder, prefix=".writing-") as name:
         parts = Path(name)
-        state = {key: value.detach().contiguous() for key, value in model.state_dict().items()}
-        save_file(state, parts / WEIGHTS, metadata={"format": "pt"})
+        (save or _save)(model, parts / WEIGHTS)
         (parts / CONFIG).write_text(config.model_dump_json(indent=2) + "\n", encoding="utf-8")
         (parts / CARD).write_text(_model_card(config), encoding="utf-8")
         for file in (WEIGHTS, CONFIG, CARD):
             (parts / file).replace(folder / file)
+
+
+def _save(model: nn.Module, file: Path) -> None:
+    if any(isinstance(part, SplitGroupLinear) for part in model.modules()):
+        raise CheckpointError(
+            "This process has only a part of the group layer. Save with mldecoder.model.split_folder.save_split, "
+            "in all processes."
+        )
+    state = {key: value.detach().contiguous() for key, value in model.state_dict().items()}
+    save_file(state, file, metadata={"format": "pt"})
 
 
 def rebuild(config: ModelConfig) -> tuple[Backbone, nn.Module, LabelWords | None]:
