@@ -301,7 +301,7 @@ def test_a_built_loss_is_the_function_with_its_options() -> None:
     ("kind", "options", "message"),
     [
         ("asymetric", {}, "Did you mean 'asymmetric'"),
-        ("nonsense", {}, "must be one of asymmetric, bce, focal, softmax, got 'nonsense'"),
+        ("nonsense", {}, "must be one of angular, asymmetric, bce, focal, softmax, got 'nonsense'"),
         ("asymmetric", {"gama_neg": 4}, "Did you mean 'gamma_neg'"),
         ("bce", {"class_weights": 1.0}, "has the options"),
         ("asymmetric", {"gamma_neg": -1}, "gamma_neg must be at least 0 and finite, got -1"),

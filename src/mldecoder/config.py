@@ -4,8 +4,10 @@ Sections are frozen and refuse unknown keys, naming the nearest known one. Recip
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
@@ -16,6 +18,8 @@ from mldecoder.errors import ConfigError
 from mldecoder.heads import GlobalAveragePool, MLDecoder, TransformerDecoder, ZeroShotMLDecoder
 from mldecoder.heads.decoder import Decoder
 from mldecoder.heads.groups import GroupLayout, placeholder
+from mldecoder.heads.plus import MLDecoderPlus
+from mldecoder.heads.plus_options import Branch, Norm, PlusOptions, Positions
 from mldecoder.heads.zero_shot_groups import QueryKind, ReadoutKind, count_groups
 
 __all__ = [
@@ -25,6 +29,7 @@ __all__ = [
     "HeadConfig",
     "HeadSection",
     "MLDecoderConfig",
+    "MLDecoderPlusConfig",
     "ModelConfig",
     "PreprocessingConfig",
     "Section",
@@ -87,23 +92,31 @@ class MLDecoderConfig(_DecoderConfig):
     """ML-Decoder; the fields are the arguments of :class:`mldecoder.MLDecoder`.
 
     Queries and groups that were given as tensors are saved with the weights: ``given`` and their size stand here.
+    ``queries: text`` and ``groups: semantic`` come from the labels' text vectors; what is built of them is ``given``.
     """
 
     kind: Literal["ml-decoder"] = "ml-decoder"
     num_queries: int | None = None
-    queries: Literal["fixed", "learnable", "given"] = "fixed"
+    queries: Literal["fixed", "learnable", "text", "given"] = "fixed"
     query_width: int | None = None
-    groups: Literal["random", "ordered", "given"] = "random"
+    groups: Literal["random", "ordered", "semantic", "given"] = "random"
     group_size: int | None = None
     group_layout: GroupLayout = "balanced"
     seed: int = 0
 
+    @property
+    def asks_by_words(self) -> bool:
+        """Whether the labels' text vectors are needed to build it."""
+        return self.queries == "text" or self.groups == "semantic"
+
     def build(self, num_classes: int, in_features: int) -> nn.Module:
         """The head, untrained."""
+        if self.queries == "text" or self.groups == "semantic":  # built by mldecoder.model.label_queries
+            raise ConfigError("queries=text and groups=semantic need labels: use create_model, or a recipe.")
         num_queries = self.num_queries or min(100, num_classes)
         given_queries = torch.zeros(num_queries, self.query_width or self.width)
         given_groups = placeholder(num_classes, num_queries, self.group_size or -(-num_classes // num_queries))
-        return MLDecoder(
+        return self._module()(
             num_classes,
             in_features,
             num_queries=num_queries,
@@ -113,6 +126,30 @@ class MLDecoderConfig(_DecoderConfig):
             seed=self.seed,
             **self.model_dump(include=set(_DecoderConfig.model_fields)),
         )
+
+    def _module(self) -> Callable[..., MLDecoder]:
+        return MLDecoder
+
+
+class MLDecoderPlusConfig(MLDecoderConfig):
+    """ML-Decoder with options beyond the paper; see :class:`mldecoder.heads.plus_options.PlusOptions`."""
+
+    kind: Literal["ml-decoder+"] = "ml-decoder+"  # type: ignore[assignment]  # the kind tells the two apart
+    norm: Norm = "post"
+    qk_norm: bool = False
+    projections: bool = True
+    layer_scale: float | None = None
+    positions: Positions = "none"
+    token_norm: bool = False
+    token_dropout: float = 0.0
+    query_drop: float = 0.0
+    branch: Branch = "none"
+    branch_drop: float = 0.0
+    cosine: bool = False
+
+    def _module(self) -> Callable[..., MLDecoder]:
+        options = self.model_dump(include={field.name for field in fields(PlusOptions)})
+        return partial(MLDecoderPlus, options=PlusOptions(**options))
 
 
 class TransformerDecoderConfig(_DecoderConfig):
@@ -166,11 +203,12 @@ class ZeroShotConfig(_DecoderConfig):
 
 
 HeadConfig = Annotated[
-    MLDecoderConfig | TransformerDecoderConfig | GlobalAveragePoolConfig | ZeroShotConfig,
+    MLDecoderConfig | MLDecoderPlusConfig | TransformerDecoderConfig | GlobalAveragePoolConfig | ZeroShotConfig,
     Field(discriminator="kind"),
 ]
 HEAD_CONFIGS: dict[str, type[HeadSection]] = {
     "ml-decoder": MLDecoderConfig,
+    "ml-decoder+": MLDecoderPlusConfig,
     "transformer-decoder": TransformerDecoderConfig,
     "gap": GlobalAveragePoolConfig,
     "zero-shot": ZeroShotConfig,
@@ -181,7 +219,8 @@ class TextConfig(Section):
     """How labels become the vectors that a zero-shot head asks with; see :func:`mldecoder.text.encode_labels`.
 
     ``descriptions`` are sentences that stand for a label instead of its name. ``scaling`` measures vectors by how the
-    trained labels differ; see :class:`mldecoder.label_vectors.TextScaling`.
+    trained labels differ; see :class:`mldecoder.label_words.TextScaling`. ``neighbours`` is the share of a new label's
+    score that comes from the trained labels nearest to it; see :class:`mldecoder.heads.neighbours.Neighbours`.
     """
 
     encoder: str = "glove-50"
@@ -191,6 +230,8 @@ class TextConfig(Section):
     normalise: bool = True
     scaling: Literal["none", "standard", "whiten"] = "none"
     shrinkage: float = Field(default=0.1, ge=0)
+    neighbours: float = Field(default=0.0, ge=0, le=1)
+    neighbour_temperature: float = Field(default=0.02, gt=0)
 
 
 class PreprocessingConfig(Section):
@@ -226,13 +267,14 @@ def describe_head(head: nn.Module) -> HeadSection:
     """The config that builds a head like this one; its tensors come from the weights."""
     if isinstance(head, MLDecoder):
         learnable = isinstance(head.queries, nn.Parameter)
-        return MLDecoderConfig(
+        plus = isinstance(head, MLDecoderPlus)
+        return (MLDecoderPlusConfig if plus else MLDecoderConfig)(
             num_queries=head.num_queries,
             queries="learnable" if learnable else "given",
             query_width=None if learnable else head.queries.shape[1],
             groups="given",
             group_size=head.classify.group_size,
-            **_decoder_sizes(head.decoder),
+            **(head.settings() if isinstance(head, MLDecoderPlus) else _decoder_sizes(head.decoder)),
         )
     if isinstance(head, TransformerDecoder):
         return TransformerDecoderConfig(

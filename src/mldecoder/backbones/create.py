@@ -8,6 +8,7 @@ import timm
 from torch import nn
 
 from mldecoder.backbones import _timm, _torchvision, _transformers
+from mldecoder.backbones._earlier_map import EARLIER_MAP, with_earlier_map, without_ours
 from mldecoder.backbones.base import Backbone
 from mldecoder.errors import BackboneError
 
@@ -34,7 +35,8 @@ def create_backbone(
         img_size: Height and width of the pictures; one number for square ones. None is the model's own size.
         in_chans: Channels of the pictures.
         keep_prefix_tokens: Keep the class and register tokens of transformers in front of the others.
-        options: Arguments of the timm or torchvision model, or fields of the transformers config.
+        options: Arguments of the timm or torchvision model, or fields of the transformers config. ``earlier_map=True``
+            is ours: a convolutional timm model then joins the map before the last one, pooled, to the last.
 
     Example:
         >>> backbone = create_backbone("test_vit", img_size=64)
@@ -47,9 +49,12 @@ def create_backbone(
     library, short = split_name(name)
     options = dict(options or {})
     if library == "timm":
-        model = _timm.create(short, pretrained=pretrained, img_size=size, in_chans=in_chans, options=options)
+        own = without_ours(options)
+        model = _timm.create(short, pretrained=pretrained, img_size=size, in_chans=in_chans, options=own)
         preprocessing = _timm.preprocessing_of(model, size)
         route = _timm.cut(model, keep_prefix_tokens=keep_prefix_tokens)
+        if options.get(EARLIER_MAP):
+            route = with_earlier_map(model, route, name=name, in_chans=in_chans, size=preprocessing.size)
     elif library == "torchvision":
         model = _torchvision.create(short, pretrained=pretrained, img_size=size, in_chans=in_chans, options=options)
         preprocessing = _torchvision.preprocessing_of(short, model, size)

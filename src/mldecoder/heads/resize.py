@@ -14,6 +14,7 @@ from mldecoder.heads.average_pool import GlobalAveragePool
 from mldecoder.heads.groups import slots_of
 from mldecoder.heads.layers import GroupLinear
 from mldecoder.heads.ml_decoder import MLDecoder
+from mldecoder.heads.plus import MLDecoderPlus
 from mldecoder.heads.transformer_decoder import TransformerDecoder
 from mldecoder.heads.zero_shot import ZeroShotMLDecoder
 
@@ -47,6 +48,8 @@ def with_classes(head: nn.Module, source: Sequence[int | None], *, seed: int = 0
         head.classify = _resized_groups(old, kept, query_of_class, source)
         if isinstance(head, MLDecoder):
             head.num_queries = len(kept)
+        if isinstance(head, MLDecoderPlus) and head.branch is not None:
+            head.branch.classify = _resized_linear(head.branch.classify, source)
     else:
         raise ConfigError(f"Classes can be changed on the heads of this package, got {type(head).__name__}.")
     head.num_classes = len(source)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from mldecoder.errors import ConfigError
+from mldecoder.losses.angular import angular_loss
 from mldecoder.losses.entries import listed, nearest
 from mldecoder.losses.sigmoid import asymmetric_loss, binary_cross_entropy, focal_loss
 from mldecoder.losses.softmax import softmax_cross_entropy
@@ -36,6 +37,7 @@ class Loss(Protocol):
 
 LOSSES: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
     {
+        "angular": angular_loss,
         "asymmetric": asymmetric_loss,
         "bce": binary_cross_entropy,
         "focal": focal_loss,
