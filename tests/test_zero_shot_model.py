@@ -196,3 +196,53 @@ def test_a_head_that_is_a_module_can_ask_by_words(pictures: torch.Tensor) -> Non
     backbone = mld.create_model("test_resnet", 1, head="gap").backbone
     head = ZeroShotMLDecoder(backbone.num_features, WIDTH, width=16, ff_width=16, heads=2)
     assert tiny(head=head)(pictures).shape == (2, 3)
+
+
+def test_neighbours_score_new_labels_and_leave_trained_ones_alone(pictures: torch.Tensor) -> None:
+    model, plain = tiny(), tiny()
+    plain.load_state_dict(model.state_dict())
+    model.ask_neighbours(share=0.5, temperature=0.1)
+    asked = ["blue circle", "blue star", "red circle"]
+    vectors = plain.text_vectors_for(asked)
+    with torch.no_grad():
+        torch.testing.assert_close(model(pictures), plain(pictures))
+        before, after = plain(pictures, vectors), model(pictures, vectors)
+        torch.testing.assert_close(after[:, [0, 2]], before[:, [0, 2]])
+        assert not torch.allclose(after[:, 1], before[:, 1])
+        turned = model(pictures, vectors.flip(0))  # neither order nor company matters
+        torch.testing.assert_close(turned.flip(1), after)
+        torch.testing.assert_close(model(pictures, vectors[1:2]), after[:, 1:2])
+        model.ask_neighbours(share=0.0)
+        torch.testing.assert_close(model(pictures, vectors), before)
+
+
+def test_neighbours_are_saved_and_stay_when_labels_go(tmp_path: Path, pictures: torch.Tensor) -> None:
+    model = tiny()
+    model.ask_neighbours()
+    vectors = model.text_vectors_for(["blue star"])
+    with torch.no_grad():
+        before = model(pictures, vectors)
+        model.remove_labels(["red star"])
+        model.add_labels(["green ring"])
+        model.save_pretrained(tmp_path)
+        again = mld.load(tmp_path)
+        assert again.config.text is not None
+        assert again.config.text.neighbours == 0.7
+        torch.testing.assert_close(again(pictures, vectors), before)
+
+
+def test_neighbours_have_no_part_in_training(pictures: torch.Tensor) -> None:
+    model = tiny(head={**SMALL, "dropout": 0.0})
+    model.ask_neighbours()
+    vectors = model.text_vectors_for(["blue star"])
+    asked = model(pictures, vectors)
+    for module in model.modules():  # batch norm stays as it is
+        module.training = False
+    model.training = True
+    assert not torch.allclose(model(pictures, vectors), asked)
+    torch.testing.assert_close(model(pictures, vectors), model.head(model.backbone(pictures), vectors))
+
+
+def test_neighbours_must_be_a_share() -> None:
+    with pytest.raises(ConfigError, match=r"neighbours.*less than or equal to 1"):
+        tiny().ask_neighbours(share=2.0)

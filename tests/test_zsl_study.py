@@ -86,9 +86,9 @@ def test_choosing_never_names_the_real_split_nor_the_validation_part(
 ) -> None:
     told: list[list[str]] = []
 
-    def fake(job: Job, words: list[str], folder: Path) -> dict[str, object]:
+    def fake(job: Job, words: list[str], folder: Path) -> list[dict[str, object]]:
         told.append(list(words))
-        return {"name": job.name, "seed": job.seed, "overrides": job.overrides, "error": [str(folder)]}
+        return [{"name": job.name, "seed": job.seed, "overrides": job.overrides, "error": [str(folder)]}]
 
     monkeypatch.setattr(zsl_study, "run", fake)
     monkeypatch.setattr(zsl_study, "pseudo_unseen", lambda seen, fold: sorted(seen)[fold : fold + 3])

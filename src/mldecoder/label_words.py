@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from mldecoder.config import TextConfig, parse
+from mldecoder.heads.neighbours import Neighbours
 from mldecoder.text import AnyEncoder, encode_labels
 from mldecoder.text import encoder as find_encoder
 
@@ -75,6 +76,7 @@ class LabelWords(nn.Module):
         config: How labels become vectors.
         vectors: One vector a label ``(n, e)``, scaled.
         scaling: How they were scaled, where they were.
+        neighbours: The trained labels, where new ones are scored by those nearest to them.
         encoder: What the config's ``encoder`` names, where the name alone does not bring it back.
     """
 
@@ -85,12 +87,13 @@ class LabelWords(nn.Module):
         config: TextConfig,
         vectors: Tensor,
         scaling: TextScaling | None = None,
+        neighbours: Neighbours | None = None,
         encoder: AnyEncoder | None = None,
     ) -> None:
         super().__init__()
         self.config = config
         self.register_buffer("vectors", vectors)
-        self.scaling = scaling
+        self.scaling, self.neighbours = scaling, neighbours
         self._held = _Held(encoder)
 
     @classmethod
@@ -105,18 +108,19 @@ class LabelWords(nn.Module):
         """
         config, encoder = _described(text)
         vectors = _encode(labels, config, encoder)
+        trained = [i for i, label in enumerate(labels) if label not in set(unseen)]
         scaling = None
         if config.scaling != "none":
-            trained = [i for i, label in enumerate(labels) if label not in set(unseen)]
             scaling = TextScaling(vectors.shape[1]).fit(vectors[trained], config)
             vectors = scaling(vectors)
-        return cls(config, vectors, scaling, None if isinstance(encoder, str) else encoder)
+        near = _neighbours(config, vectors[trained].clone())
+        return cls(config, vectors, scaling, near, None if isinstance(encoder, str) else encoder)
 
     @classmethod
     def empty(cls, config: TextConfig, num_labels: int, width: int) -> "LabelWords":
         """Room for saved vectors."""
         scaling = None if config.scaling == "none" else TextScaling(width)
-        return cls(config, torch.zeros(num_labels, width), scaling)
+        return cls(config, torch.zeros(num_labels, width), scaling, _neighbours(config, torch.zeros(1, width)))
 
     @property
     def encoder(self) -> AnyEncoder:
@@ -129,7 +133,12 @@ class LabelWords(nn.Module):
 
     def replaced(self, config: TextConfig, vectors: Tensor) -> "LabelWords":
         """The same for other labels."""
-        return LabelWords(config, vectors, self.scaling, self._held.encoder)
+        return LabelWords(config, vectors, self.scaling, self.neighbours, self._held.encoder)
+
+    def ask_neighbours(self, config: TextConfig, trained: Sequence[int]) -> None:
+        """Score new labels by the trained ones, which stand in rows ``trained``, as ``config`` says."""
+        self.config = config
+        self.neighbours = _neighbours(config, self.vectors[list(trained)].clone())
 
     @property
     def text(self) -> AnyText:
@@ -148,6 +157,12 @@ class LabelWords(nn.Module):
 def sentences(descriptions: Sentences | None) -> dict[str, tuple[str, ...]]:
     """Descriptions with every label's sentences in a tuple; one sentence may come alone."""
     return {label: (text,) if isinstance(text, str) else tuple(text) for label, text in (descriptions or {}).items()}
+
+
+def _neighbours(config: TextConfig, anchors: Tensor) -> Neighbours | None:
+    if config.neighbours == 0:
+        return None
+    return Neighbours(anchors, share=config.neighbours, temperature=config.neighbour_temperature)
 
 
 def _described(text: AnyText | None) -> tuple[TextConfig, AnyEncoder]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mldecoder.backbones import Backbone
-from mldecoder.config import ModelConfig
+from mldecoder.config import ModelConfig, TextConfig, parse
 from mldecoder.errors import ConfigError
 from mldecoder.heads import ZeroShotMLDecoder
 from mldecoder.heads.zero_shot_labels import neighbour_thresholds, vector_from_pictures
@@ -64,6 +64,29 @@ class Labelled(nn.Module):
         if new:
             rows |= dict(zip(new, words.of(new, told), strict=True))
         return torch.stack([rows[label] for label in labels]) if len(labels) else words.vectors[:0]
+
+    def ask_neighbours(self, share: float = 0.7, temperature: float = 0.02) -> None:
+        """Let labels that were never trained be scored by the trained labels whose words are nearest to theirs.
+
+        Nothing is trained; it is saved with the model. ``share=0`` ends it. Trained labels keep their scores.
+
+        Args:
+            share: How much of a new label's score is its neighbours'.
+            temperature: Small values let the nearest ones alone decide.
+        """
+        words = self._words()
+        wish = {"neighbours": share, "neighbour_temperature": temperature}
+        text = parse(TextConfig, words.config.model_dump() | wish, "text")
+        words.ask_neighbours(text, self._trained())
+        self._update(text=text)
+
+    def with_neighbours(self, logits: Tensor, features: Tensor, text_vectors: Tensor) -> Tensor:
+        """Logits ``(b, n)`` of a zero-shot head; new labels' are mixed with their neighbours' where that is wished."""
+        near = self._words().neighbours
+        if near is None or self.training:
+            return logits
+        mixed: Tensor = near(logits, text_vectors, self.head(features, near.anchors))
+        return mixed
 
     def thresholds_for(self, labels: Sequence[str]) -> Tensor:
         """The probability from which each label is said to be there: ``(n,)``; 0.5 where nothing was calibrated.

@@ -166,11 +166,12 @@ def test_onnx_agrees_with_torch_on_six_backbones(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", ["onnx", "torch", "openvino"])
-@pytest.mark.parametrize("group_size", [1, 2])
+@pytest.mark.parametrize(("group_size", "neighbours"), [(1, 0.0), (2, 0.0), (1, 0.7)])
 def test_a_zero_shot_file_takes_vectors_of_any_number_of_labels(
-    tmp_path: Path, format: Format, group_size: int
+    tmp_path: Path, format: Format, group_size: int, neighbours: float
 ) -> None:
     model = zero_shot(group_size=group_size, readout="text" if group_size > 1 else "shared")
+    model.ask_neighbours(neighbours)
     suffix = {"onnx": ".onnx", "torch": ".pt2", "openvino": ".xml"}[format]
     made = export_model(model, tmp_path / f"model{suffix}", format)
     beside = np.load(made.path.with_suffix(".words.npz"))

@@ -62,8 +62,9 @@ def look(model: Classifier, images: Tensor, text_vectors: Tensor | None = None) 
     features, head = model.backbone(images), model.head
     kind: Kind = "attention"
     if isinstance(head, ZeroShotMLDecoder):
-        vectors = text_vectors if text_vectors is not None or model.words is None else model.words.vectors
+        vectors = model.text_vectors_for(model.labels) if text_vectors is None else text_vectors
         logits, weights = head(features, vectors, return_attention="heads")
+        logits = model.with_neighbours(logits, features, vectors)
         query = torch.arange(logits.shape[1]) // head.group_size
     elif isinstance(head, MLDecoder | TransformerDecoder):
         logits, weights = head(features, return_attention="heads")

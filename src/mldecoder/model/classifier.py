@@ -60,13 +60,17 @@ class Classifier(Labelled, ModelHubMixin, library_name="mldecoder", tags=["ml-de
         """
         if self.words is None and text_vectors is not None:
             raise InputError(f"text_vectors are for zero-shot models, this one is {self.config.head.kind}.")
-        features = self.backbone(images)
+        return self.score(self.backbone(images), text_vectors)
+
+    def score(self, features: Tensor, text_vectors: Tensor | None = None) -> Tensor:
+        """What :meth:`forward` does with the backbone's features."""
         logits: Tensor
         if self.words is None:
             logits = self.head(features)
-        else:
-            logits = self.head(features, self.words.vectors if text_vectors is None else text_vectors)
-        return logits
+            return logits
+        vectors = self.words.vectors if text_vectors is None else text_vectors
+        logits = self.head(features, vectors)
+        return self.with_neighbours(logits, features, vectors)
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Logits ``(b, n)`` to calibrated scores, in float64: sigmoid, or softmax where exactly one label is right."""

@@ -139,9 +139,7 @@ class Predictor:
             mark()
             features = self.model.backbone(self.normalised(picture.unsqueeze(0)))
             mark()
-            words = self.model.words
-            vectors = words.vectors if self.text_vectors is None and words is not None else self.text_vectors
-            logits = self.model.head(features) if vectors is None else self.model.head(features, vectors)
+            logits = self.model.score(features, self.text_vectors)
             mark()
             prediction = self.tag(source.name, self.from_logits(logits)[0].numpy())
             mark()
