@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
 
-from scipy import stats
+from mldecoder.reproduce.interval import interval as student
 
 HOME = Path(__file__).parents[1] / "benchmarks"
 
@@ -53,6 +52,5 @@ class Table:
 
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
     """Mean and the ends of its confidence interval by Student's t."""
-    middle = mean(values)
-    half = float(stats.t.ppf(0.5 + level / 2, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    return middle, middle - half, middle + half
+    found = student(values, level)
+    return found.mean, found.low, found.high

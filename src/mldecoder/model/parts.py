@@ -5,9 +5,10 @@ from typing import Any
 
 from torch import nn
 
-from mldecoder.config import HEAD_CONFIGS, HeadSection, ZeroShotConfig, describe_head, parse
+from mldecoder.config import HEAD_CONFIGS, HeadSection, MLDecoderConfig, ZeroShotConfig, describe_head, parse
 from mldecoder.errors import ConfigError
 from mldecoder.label_words import AnyText, LabelWords
+from mldecoder.model.label_queries import build_from_words
 
 __all__ = ["Head", "build_head", "head_config", "names_of"]
 
@@ -29,6 +30,9 @@ def build_head(
                 f"Leave head.text_width out, or name another text.encoder."
             )
         section = section.model_copy(update={"text_width": width})
+    elif isinstance(section, MLDecoderConfig) and section.asks_by_words:
+        vectors = LabelWords.encoded(labels, text).vectors
+        return *build_from_words(section, vectors, num_features), None
     elif text is not None:
         raise ConfigError('text is for the zero-shot head. Pass head="zero-shot" with it.')
     module = head if isinstance(head, nn.Module) else section.build(len(labels), num_features)
