@@ -31,9 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="Folder with the five runs.")
     parser.add_argument("--commit", required=True)
+    parser.add_argument("--note", default="", help="What else a reader should know about these runs.")
     given = parser.parse_args(arguments)
     runs = {name: json.loads((given.folder / name / "heads.json").read_text(encoding="utf-8")) for name in RUNS}
-    write(runs, given.commit)
+    write(runs, given.commit, note=given.note)
 
 
 def rows(runs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, object]]:
@@ -74,7 +75,7 @@ def rows(runs: Mapping[str, Mapping[str, Any]]) -> list[dict[str, object]]:
     ]
 
 
-def write(runs: Mapping[str, Mapping[str, Any]], commit: str, home: Path = HOME) -> None:
+def write(runs: Mapping[str, Mapping[str, Any]], commit: str, home: Path = HOME, *, note: str = "") -> None:
     """Write the table."""
     first = runs["eager"]
     commands = "\n".join(f"- `{runs[name]['command']}`" for name in RUNS)
@@ -95,7 +96,8 @@ def write(runs: Mapping[str, Mapping[str, Any]], commit: str, home: Path = HOME)
             "autocast with float32 weights and an SGD step. The plain head is written from the paper's pseudo-code: "
             "a loop over the groups, attention weights held. Started by the host, a training step of the head alone "
             f"waits for that host, which is slow here: GAP's step, a handful of kernels, takes {host:.2f} us/image "
-            f"started by it and {device:.2f} as a graph. In a network the device is the one that is waited for.\n\n"
+            f"started by it and {device:.2f} as a graph. In a network the device is the one that is waited for. "
+            f"{note}\n\n"
             f"The runs:\n\n{commands}"
         ),
     ).write(home)
