@@ -15,8 +15,11 @@ from mldecoder.cli.demo import demo
 from mldecoder.cli.eval import evaluate
 from mldecoder.cli.explain import explain
 from mldecoder.cli.export import export
-from mldecoder.cli.predict import predict
+from mldecoder.cli.predict import PredictCommand, predict
 from mldecoder.cli.recipes import recipes
+from mldecoder.cli.reproduce import reproduce
+from mldecoder.cli.serve import serve
+from mldecoder.cli.shard import shard
 from mldecoder.cli.train import train
 from mldecoder.cli.web import web
 from mldecoder.errors import MLDecoderError
@@ -33,15 +36,18 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command(name="eval")(evaluate)
-app.command()(predict)
+app.command(cls=PredictCommand)(predict)
 app.command()(calibrate)
 app.command()(explain)
 app.command()(export)
 app.command()(web)
+app.command()(serve)
 app.command()(data)
+app.command()(shard)
 app.command()(recipes)
 app.command()(convert)
 app.command()(demo)
+app.command()(reproduce)
 app.add_typer(bench, name="bench")
 
 

@@ -1,24 +1,45 @@
 """``mldecoder predict``: tags for pictures."""
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from mldecoder.cli.words import read_labels, read_threshold
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mldecoder.predict import Predictor
+    from mldecoder.predict.files import Summary
+    from mldecoder.predict.meter import Meter
     from mldecoder.predict.output import Format
 
-__all__ = ["predict"]
+__all__ = ["PredictCommand", "predict"]
+
+_ADDRESS = re.compile(r"auto|local|ray://.+|[^/\\]+:\d+")
+
+
+class PredictCommand(TyperCommand):
+    """The verb, with an option whose value may be left out: ``--ray`` alone means a Ray of its own."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Write the address that was left out."""
+        full: list[str] = []
+        for word, after in zip(args, [*args[1:], ""], strict=True):
+            full += [word, "local"] if word == "--ray" and not _ADDRESS.fullmatch(after) else [word]
+        return super().parse_args(ctx, full)
 
 
 def predict(
     run: Annotated[str, typer.Argument(help="Run folder (its best model), model folder or hub id.")],
-    paths: Annotated[list[Path], typer.Argument(help="Pictures, and folders to search for pictures.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Pictures, folders of them, lists (.txt, a path a line), tar shards.")
+    ],
     labels: Annotated[
         str | None, typer.Option(help='Labels to score, as in "dog, cat", or a file with one a line.')
     ] = None,
@@ -28,7 +49,13 @@ def predict(
     csv: Annotated[Path | None, typer.Option(help="Write CSV to this file; - prints it.")] = None,
     parquet: Annotated[Path | None, typer.Option(help="Write Parquet parts to this folder.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin the output anew, do not go on.")] = False,
-    batch_size: Annotated[int, typer.Option(min=1, help="Pictures scored together.")] = 32,
+    ray: Annotated[
+        str | None,
+        typer.Option(metavar="[ADDRESS]", help="Work on Ray: the one at HOST:PORT or auto; alone, one that it starts."),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Pictures scored together; 32, on Ray as suits the device.")
+    ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Threads that decode pictures.")] = None,
     timing: Annotated[bool, typer.Option("--timing", help="Say where the time of one picture goes.")] = False,
 ) -> None:
@@ -37,6 +64,8 @@ def predict(
     An output that is there already is gone on with. Files that cannot be read are listed in OUT.broken.csv.
 
     Example: [bold]mldecoder predict runs/last photos/ --csv tags.csv[/]
+
+    On many machines: [bold]mldecoder predict runs/last photos/ --parquet tags/ --ray head:6379[/]
     """
     from time import perf_counter
 
@@ -44,7 +73,7 @@ def predict(
     from mldecoder.model import load
     from mldecoder.predict import Predictor
     from mldecoder.predict.device import best_device
-    from mldecoder.predict.files import check_paths
+    from mldecoder.predict.files import check_paths, tag_files
 
     outputs: list[tuple[Format, Path]] = []
     if json is not None:
@@ -55,27 +84,54 @@ def predict(
         outputs.append(("parquet", parquet))
     if len(outputs) > 1:
         raise ConfigError("Results go to one place: pass one of --json, --csv and --parquet.")
+    if ray is not None and (parquet is None or timing):
+        raise ConfigError("On Ray results go to Parquet: pass a folder with --parquet, and no --timing.")
+    if ray is not None:
+        from mldecoder.predict.lake_ray import check_installed
+
+        check_installed()
     names, least = read_labels(labels), read_threshold(threshold)
     check_paths(paths)
     start = perf_counter()
-    model = load(run).to(best_device())
+    model = load(run) if ray is not None else load(run).to(best_device())
     loaded = perf_counter() - start
-    predictor = Predictor(model, labels=names, top_k=top_k, threshold=least, batch_size=batch_size, workers=workers)
+    predictor = Predictor(
+        model, labels=names, top_k=top_k, threshold=least, batch_size=batch_size or 32, workers=workers
+    )
     if timing:
         _print_timing(predictor, paths, loaded)
+    elif ray is not None and parquet is not None and str(parquet) != "-":
+        from mldecoder.predict.lake import tag_lake
+
+        _write(
+            lambda meter: tag_lake(
+                predictor,
+                paths,
+                parquet,
+                address=ray,
+                batch_size=batch_size,
+                workers=workers,
+                overwrite=overwrite,
+                advance=meter.advance,
+            ),
+            parquet,
+        )
     elif outputs and str(outputs[0][1]) != "-":
-        _write(predictor, paths, *outputs[0], overwrite=overwrite)
+        format, output = outputs[0]
+        _write(
+            lambda meter: tag_files(predictor, paths, output, format, overwrite=overwrite, advance=meter.advance),
+            output,
+        )
     else:
         _print(predictor, paths, outputs[0][0] if outputs else None, asked=names is not None)
 
 
-def _write(predictor: "Predictor", paths: list[Path], format: "Format", output: Path, *, overwrite: bool) -> None:
-    from mldecoder.predict.files import tag_files
+def _write(tag: "Callable[[Meter], Summary]", output: Path) -> None:
     from mldecoder.predict.meter import Meter
 
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     with Meter("pictures", console) as meter:
-        summary = tag_files(predictor, paths, output, format, overwrite=overwrite, advance=meter.advance)
+        summary = tag(meter)
     earlier = f" {summary.before:,} were done before." if summary.before else ""
     rate = summary.tagged / max(summary.seconds, 1e-9)
     console.print(
@@ -89,7 +145,7 @@ def _write(predictor: "Predictor", paths: list[Path], format: "Format", output: 
 def _print(predictor: "Predictor", paths: list[Path], format: "Format | None", *, asked: bool) -> None:
     from mldecoder.errors import ConfigError
     from mldecoder.predict.ahead import quiet_pillow
-    from mldecoder.predict.inputs import named_files
+    from mldecoder.predict.listed import listed
     from mldecoder.predict.output import csv_lines, json_lines
 
     if format == "parquet":
@@ -97,7 +153,7 @@ def _print(predictor: "Predictor", paths: list[Path], format: "Format | None", *
     console = Console(soft_wrap=True, highlight=False)
     header, broken = True, 0
     with quiet_pillow():
-        for batch in predictor.batches(named_files(paths)):
+        for batch in predictor.batches(listed(paths)):
             whole = [one for one in batch if one.error is None]
             if format is not None:
                 sys.stdout.buffer.write(json_lines(whole) if format == "json" else csv_lines(whole, header=header))
@@ -116,9 +172,9 @@ def _print(predictor: "Predictor", paths: list[Path], format: "Format | None", *
 
 def _print_timing(predictor: "Predictor", paths: list[Path], loaded: float) -> None:
     """Time the first picture; one pass before it is not counted, because the first one allocates."""
-    from mldecoder.predict.inputs import named_files
+    from mldecoder.predict.listed import listed
 
-    source = next(iter(named_files(paths)))
+    source = next(iter(listed(paths)))
     predictor.timed(source)
     prediction, seconds = predictor.timed(source)
     console = Console(soft_wrap=True, highlight=False)

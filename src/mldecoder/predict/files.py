@@ -8,10 +8,9 @@ from pathlib import Path
 
 import torch
 
-from mldecoder.errors import DataError
 from mldecoder.model import Classifier
 from mldecoder.predict.ahead import quiet_pillow
-from mldecoder.predict.inputs import named_files
+from mldecoder.predict.listed import check_paths, listed
 from mldecoder.predict.output import Format, Output
 from mldecoder.predict.predictor import Predictor
 
@@ -45,7 +44,7 @@ def tag_files(
 
     Args:
         predictor: The model with its labels and thresholds.
-        paths: Picture files, and folders that are searched to their bottom.
+        paths: Picture files, folders that are searched to their bottom, lists (``.txt``) and tar shards.
         output: The file to write, for Parquet the folder.
         format: ``"json"`` (one object a line), ``"csv"`` or ``"parquet"``.
         overwrite: Begin anew instead of going on.
@@ -54,7 +53,7 @@ def tag_files(
     check_paths(paths)
     start, tagged, broken = time.monotonic(), 0, 0
     with Output(output, format, settings_of(predictor), overwrite=overwrite) as out, quiet_pillow():
-        left = (source for source in named_files(paths) if source.name not in out.done)
+        left = (source for source in listed(paths) if source.name not in out.done)
         for batch in predictor.batches(left):
             out.write(batch)
             bad = sum(one.error is not None for one in batch)
@@ -62,15 +61,6 @@ def tag_files(
             advance(tagged, broken)
         before, broken_path = len(out.done), out.broken_path
     return Summary(before, tagged, broken, time.monotonic() - start, broken_path)
-
-
-def check_paths(paths: Sequence[str | Path]) -> None:
-    """Refuse names of nothing, and folders without a picture, before a model is loaded."""
-    for path in paths:
-        if not Path(path).exists():
-            raise DataError(f"There is no file or folder {path}.")
-    if not any(True for _ in named_files(paths)):
-        raise DataError(f"There is no picture in {', '.join(map(str, paths))}.")
 
 
 def settings_of(predictor: Predictor) -> dict[str, object]:

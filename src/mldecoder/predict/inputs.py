@@ -17,6 +17,7 @@ from torch import Tensor
 from mldecoder.data.decode import decode
 from mldecoder.data.layout import EXTENSIONS
 from mldecoder.errors import DataError, InputError
+from mldecoder.predict.member import Member
 
 __all__ = ["Picture", "PictureOrMany", "Source", "named_files", "sources", "walk"]
 
@@ -31,7 +32,7 @@ class Source:
     """A picture that was not read yet; where a folder could not be listed, the error stands in its place."""
 
     name: str
-    content: Path | bytes | Image.Image | DataError
+    content: Path | bytes | Image.Image | Member | DataError
 
     def read(self) -> Image.Image:
         """The upright RGB picture.
@@ -41,7 +42,7 @@ class Source:
         """
         if isinstance(self.content, DataError):
             raise self.content
-        return decode(self.content)
+        return decode(self.content.read() if isinstance(self.content, Member) else self.content)
 
 
 def sources(images: PictureOrMany) -> Iterator[Source]:

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Literal
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +23,14 @@ import pyarrow.parquet as pq
 from mldecoder.errors import ConfigError
 from mldecoder.predict.prediction import Prediction
 
-__all__ = ["Format", "Output", "csv_lines", "json_lines"]
+__all__ = ["Format", "Output", "csv_lines", "json_lines", "write_part", "written_name"]
 
 Format = Literal["json", "csv", "parquet"]
 
 _SEPARATOR = "|"
 _COLUMNS = ("path", "tags", "scores")
 _BROKEN = ("path", "reason")
+_SCHEMA = pa.schema([("path", pa.string()), ("tags", pa.list_(pa.string())), ("scores", pa.list_(pa.float32()))])
 _ROWS, _SECONDS = 4096, 60.0  # a part of Parquet is written when it has so many rows, or after so long
 
 
@@ -109,6 +111,8 @@ class Output:
         if self.path.is_dir():
             for part in [*self.path.glob("part-*.parquet"), *self.path.glob(".part-*")]:
                 part.unlink()
+            if not any(self.path.iterdir()):
+                self.path.rmdir()
         for file in (self.path, self.broken_path, self._settings_path):
             if file.is_file():
                 file.unlink()
@@ -166,8 +170,6 @@ class _Lines:
 class _Parts:
     """A folder of Parquet files; a part appears under its name only when it is complete."""
 
-    schema = pa.schema([("path", pa.string()), ("tags", pa.list_(pa.string())), ("scores", pa.list_(pa.float32()))])
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
@@ -195,18 +197,22 @@ class _Parts:
     def _write(self) -> None:
         if not self._waiting:
             return
-        name = f"part-{self._number:06}.parquet"
-        rows = {
-            "path": [written_name(one.name) for one in self._waiting],
-            "tags": [[tag.label for tag in one.tags] for one in self._waiting],
-            "scores": [[tag.score for tag in one.tags] for one in self._waiting],
-        }
-        torn = self.folder / f".{name}"
-        pq.write_table(pa.table(rows, schema=self.schema), torn)
-        torn.replace(self.folder / name)
+        write_part(self.folder, f"part-{self._number:06}.parquet", self._waiting)
         self._number += 1
         self._written = time.monotonic()
         self._waiting = []
+
+
+def write_part(folder: Path, name: str, predictions: Sequence[Prediction]) -> None:
+    """Write results as one Parquet file that is complete or not there; whoever writes it a second time replaces it."""
+    rows = {
+        "path": [written_name(one.name) for one in predictions],
+        "tags": [[tag.label for tag in one.tags] for one in predictions],
+        "scores": [[tag.score for tag in one.tags] for one in predictions],
+    }
+    torn = folder / f".{name}.{uuid4().hex}"  # two processes may write the same part at the same time
+    pq.write_table(pa.table(rows, schema=_SCHEMA), torn)
+    torn.replace(folder / name)
 
 
 class _Names:
