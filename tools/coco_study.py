@@ -11,7 +11,6 @@
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from mldecoder.reproduce.choose import inner_split
 from tools.tables import Table, interval
 
 JOBS = Path(__file__).with_name("coco_search.json")
@@ -39,24 +39,6 @@ class Job:
     name: str
     overrides: list[str] = field(default_factory=list)
     seed: int = 0
-
-
-def inner_split(data: Path, folder: Path) -> Path:
-    """A COCO folder whose validation part is a fifth of the training part."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "annotations").mkdir(exist_ok=True)
-    if not (folder / "images").exists():
-        (folder / "images").symlink_to((data / "images").resolve())
-    whole = json.loads((data / "annotations" / "instances_train.json").read_text())
-    images = sorted(whole["images"], key=lambda image: image["id"])
-    random.Random(0).shuffle(images)
-    cut = len(images) // 5
-    for name, part in (("val", images[:cut]), ("train", images[cut:])):
-        ids = {image["id"] for image in part}
-        notes = [note for note in whole["annotations"] if note["image_id"] in ids]
-        content = {**whole, "images": part, "annotations": notes}
-        (folder / "annotations" / f"instances_{name}.json").write_text(json.dumps(content))
-    return folder
 
 
 def run(job: Job, data: Path, init_from: Path, output: Path, workers: int) -> dict[str, object]:

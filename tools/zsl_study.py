@@ -31,7 +31,7 @@ from typing import Any
 
 import mldecoder as mld
 from mldecoder.data import scenes
-from tools.coco_study import inner_split
+from mldecoder.reproduce.choose import inner_split
 from tools.tables import Table
 
 Row = dict[str, Any]

@@ -22,7 +22,7 @@ def inner_split(data: Path, folder: Path) -> Path:
     stem = source.stem.removeprefix("instances_")  # train, or train2014
     try:
         whole = json.loads(source.read_text(encoding="utf-8"))
-        images = sorted(whole["images"], key=lambda image: str(image["id"]))
+        images = sorted(whole["images"], key=lambda image: (isinstance(image["id"], str), image["id"]))
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{source} must be a COCO file; it cannot be read ({error}).") from None
     random.Random(0).shuffle(images)
