@@ -1,72 +1,18 @@
 """Several processes are one: the same weights, figures and checkpoints, with copies (DDP) and with shards (FSDP2)."""
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import mldecoder as mld
 from mldecoder.errors import CheckpointError, ConfigError
-from tests.cli import environment, run
-from tests.training.together import ROOT, Job, Step, read_trace, torchrun
+from tests.cli import run
+from tests.training.same import COMPARABLE, TINY, check_each_once, check_lives, check_same, kill_one, rows, together
+from tests.training.together import Job, read_trace
 
-TINY = [
-    "data.options.count=65",  # 5 steps of 12, and 5 pictures that fill none; 13 to evaluate on
-    "image.size=32",
-    "head.width=16",
-    "head.ff_width=16",
-    "training.epochs=2",
-    "training.batch_size=12",
-    "training.checkpoint_steps=2",
-    "training.ema_decay=0.9",
-    "evaluation.batch_size=3",  # of two processes one has a batch more than the other
-]
-# Batch norm has statistics, and dropout masks, of each process: without them nothing depends on how a step is shared.
-# Neither does plain descent, where Adam makes a step of what is rounding.
-COMPARABLE = [*TINY, "backbone.name=test_vit", "backbone.options={}", "head.dropout=0.0"]
-COMPARABLE += ["optimiser.kind=sgd", "optimiser.lr=1.0e-3"]
 FSDP = "training.parallel=fsdp"
 KINDS = ["ddp", "fsdp"]
-STEPS = 10
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return load_file(folder / "model.safetensors")
-
-
-def rows(folder: Path) -> list[dict[str, float]]:
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in row.items() if k not in {"seconds", "images_per_second"}} for row in found]
-
-
-def together(jobs: list[Job], folder: Path, processes: int) -> None:
-    words = torchrun(jobs, folder, processes=processes)
-    done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=800)
-    assert done.returncode == 0, done.stderr[-3000:]
-
-
-def check_same(found: Path, expected: Path, *, exactly: bool = False) -> None:
-    """Weights of all three models, every epoch's figures and the final ones."""
-    for part in ("last", "ema", "best"):
-        own, other = weights(found / part), weights(expected / part)
-        assert own.keys() == other.keys()
-        for key, value in other.items():
-            tolerance = 0.0 if exactly else 1e-6
-            torch.testing.assert_close(own[key], value, rtol=100 * tolerance, atol=tolerance, msg=f"{part}: {key}")
-    for row, wanted in zip(rows(found), rows(expected), strict=True):
-        assert row == (wanted if exactly else pytest.approx(wanted, rel=1e-5))
-        assert row["mAP"] == pytest.approx(wanted["mAP"], abs=1e-9)  # of ranks alone, so it does not round
-    figures = [json.loads((folder / "metrics.json").read_text()) for folder in (found, expected)]
-    assert figures[0]["mAP"] == pytest.approx(figures[1]["mAP"], abs=1e-9)
-    assert figures[0]["best"] == figures[1]["best"]
-    assert (found / "report.html").stat().st_size > 1000
 
 
 @pytest.fixture(scope="module")
@@ -84,13 +30,12 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two processes: runs, copies of them as they were in their second epoch, and one with Adam and dropout."""
     root = tmp_path_factory.mktemp("many")
     jobs = [Job(str(root / kind), (*COMPARABLE, f"training.parallel={kind}"), copy_at=8) for kind in KINDS]
-    jobs.append(Job(str(root / "grouped"), (*COMPARABLE, FSDP, "training.grouped_loss=true")))
     jobs.append(Job(str(root / "adam"), (*TINY, FSDP)))
     together(jobs, root, processes=2)
     return root
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "grouped"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_processes_end_like_one(one: Path, many: Path, kind: str) -> None:
     check_same(many / kind, one)
 
@@ -106,12 +51,6 @@ def test_each_picture_comes_once_an_epoch(many: Path, kind: str) -> None:
     check_each_once(read_trace(many / kind))
 
 
-def check_each_once(steps: list[Step]) -> None:
-    for epoch in range(2):
-        ids = [i for step in steps if step.step // 5 == epoch for i in step.ids]
-        assert len(ids) == len(set(ids)) == 60
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_two_processes_saved_one_resumes(one: Path, many: Path, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "run"
@@ -122,38 +61,6 @@ def test_what_two_processes_saved_one_resumes(one: Path, many: Path, tmp_path: P
     else:  # or by the same command
         mld.train(recipe="scenes", output=folder, overrides=COMPARABLE, resume_if_there=True, quiet=True)
     check_same(folder, one)
-
-
-def kill_one(job: Job, folder: Path) -> None:
-    """Start a run of two processes, ``kill -9`` the one that waits, and let torchrun bring the run to its end."""
-    words = torchrun([job], folder, processes=2, restarts=1)
-    log = (folder / "log").open("w")
-    process = subprocess.Popen(words, cwd=ROOT, env=environment(), stdout=log, stderr=log, start_new_session=True)
-    try:
-        waiting = Path(job.output) / "waiting"
-        while not (waiting.exists() and waiting.read_text()):
-            assert process.poll() is None, (folder / "log").read_text()[-3000:]
-            time.sleep(0.02)
-        os.kill(int(waiting.read_text()), signal.SIGKILL)
-        assert process.wait(timeout=600) == 0, (folder / "log").read_text()[-3000:]
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        log.close()
-
-
-def check_lives(killed: Path, whole: Path, moment: int) -> None:
-    """The killed run took the very steps of the whole one; what it did twice was forgotten in between."""
-    lives = [[step for step in read_trace(killed) if step.life == life] for life in (0, 1)]
-    assert max(step.step for step in lives[0]) in {moment - 1, moment}  # the other process may be a step ahead
-    first = min(step.step for step in lives[1])
-    assert first in range(moment - 3, moment + 1)  # the newest checkpoint, or the one before if that was not whole
-    kept = [step for step in lives[0] if step.step < first] + lives[1]
-    seen = {(step.rank, step.step): step.ids for step in kept}
-    assert len(seen) == len(kept) == 2 * STEPS
-    assert seen == {(step.rank, step.step): step.ids for step in read_trace(whole)}
-    check_each_once(kept)
 
 
 def test_a_killed_process_is_started_anew_and_the_run_ends_as_if_nothing_had_been(many: Path, tmp_path: Path) -> None:
@@ -250,6 +157,11 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", OTHERS)
 def test_shards_train_like_copies(others: Path, name: str) -> None:
     check_same(others / f"{name}-fsdp", others / f"{name}-ddp")
+
+
+@pytest.mark.slow
+def test_two_processes_with_the_grouped_loss_end_like_one_with_the_plain_loss(one: Path, others: Path) -> None:
+    check_same(others / "grouped-fsdp", one)
 
 
 def test_a_checkpoint_of_the_other_kind_is_not_passed_over(many: Path, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 import mldecoder as mld
+from mldecoder.heads.split import SplitGroupLinear
+from mldecoder.heads.split_training import split_layers
 from mldecoder.training import sharded
 from mldecoder.training.loading import Batch
 from mldecoder.training.loop import Trainer
@@ -45,7 +47,7 @@ class Step:
     rank: int
     step: int
     ids: tuple[int, ...]
-    held: float  # share of the numbers of model, average and optimiser that this process has
+    held: float  # share of the numbers of model (or split layer), average and optimiser that this process has
 
 
 def torchrun(jobs: Sequence[Job], folder: Path, *, processes: int, restarts: int = 0) -> list[str]:
@@ -98,12 +100,22 @@ def run(job: Job) -> None:
 
 
 def held(trainer: Trainer) -> float:
-    """Numbers that are here, over all numbers there are."""
+    """Numbers that are here, over all numbers there are; of a split layer alone, where there is one."""
+    for layer in split_layers(trainer.plain):
+        return held_of_split(trainer, layer)
     tensors = list(trainer.plain.parameters())
     tensors += [] if trainer.ema is None else trainer.ema.model.parameters()
     tensors += [t for state in trainer.optimiser.state.values() for t in state.values() if getattr(t, "ndim", 0)]
     here = sum((t.to_local() if isinstance(t, DTensor) else t).numel() for t in tensors)
     return float(here / sum(t.numel() for t in tensors))
+
+
+def held_of_split(trainer: Trainer, layer: SplitGroupLinear) -> float:
+    """The same of a split layer's weights, their average and their optimiser state."""
+    tensors: list[Tensor] = [layer.share.weight]
+    tensors += [] if trainer.ema is None else [split_layers(trainer.ema.model)[0].share.weight]
+    tensors += [t for t in trainer.optimiser.state[layer.share.weight].values() if getattr(t, "ndim", 0)]
+    return sum(t.numel() for t in tensors) / (len(tensors) * layer.num_queries * layer.width * layer.group_size)
 
 
 if __name__ == "__main__":

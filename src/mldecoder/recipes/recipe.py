@@ -50,7 +50,8 @@ class DataSettings(Section):
 
     ``unseen`` are labels that are never trained, for a zero-shot head to be measured on: a list, ``scenes``,
     ``nus-wide``, or a file; see :func:`mldecoder.data.unseen.named_labels`. ``leave_out``, in the same words, are
-    labels that are not looked at in any way.
+    labels that are not looked at in any way. ``keep`` decodes every picture once and holds it, in ``memory`` or on the
+    ``device``; see :mod:`mldecoder.training.kept`.
     """
 
     options: dict[str, Any] = {}
@@ -60,6 +61,7 @@ class DataSettings(Section):
     val_fraction: float = Field(default=0.1, gt=0, lt=1)
     max_broken: float | int = 0.01
     workers: int | None = Field(default=None, ge=0)
+    keep: Literal["none", "memory", "device"] = "none"
 
     @field_validator("options")
     @classmethod
@@ -90,8 +92,9 @@ class TrainingSettings(Section):
     default from 20,000 labels on, where head and loss allow it.
 
     ``parallel`` says how several processes share the model: each has a whole copy (``ddp``), or a part of each weight,
-    its gradient and its optimiser state (``fsdp``), for models that do not fit otherwise. ``sync_batch_norm`` lets
-    batch norm see the whole step instead of one process's share, on GPUs.
+    its gradient and its optimiser state (``fsdp``), for models that do not fit otherwise, or a whole copy but for the
+    head's group layer, of which it has a part (``split``), for so many labels that this layer does not fit.
+    ``sync_batch_norm`` lets batch norm see the whole step instead of one process's share, on GPUs.
     """
 
     epochs: int = Field(default=40, ge=1)
@@ -105,7 +108,7 @@ class TrainingSettings(Section):
     freeze: Literal["none", "backbone"] = "none"
     compile: bool = False
     grouped_loss: bool | None = None
-    parallel: Literal["ddp", "fsdp"] = "ddp"
+    parallel: Literal["ddp", "fsdp", "split"] = "ddp"
     sync_batch_norm: bool = False
     channels_last: bool = True
     seed: int = Field(default=0, ge=0)
@@ -117,11 +120,13 @@ class TrainingSettings(Section):
     @model_validator(mode="after")
     def _go_together(self) -> "TrainingSettings":
         for name, found in {"compile=true": self.compile, "precision=fp16": self.precision == "fp16"}.items():
-            if self.parallel == "fsdp" and found:
+            if self.parallel != "ddp" and found:
                 raise ValueError(
-                    f"training.parallel=fsdp does not go with training.{name}. Leave one of them out"
+                    f"training.parallel={self.parallel} does not go with training.{name}. Leave one of them out"
                     + (", or take bf16." if "fp16" in name else ".")
                 )
+        if self.parallel == "split" and self.grouped_loss is False:
+            raise ValueError("training.parallel=split has the grouped loss, got grouped_loss=false. Leave that out.")
         return self
 
 
@@ -191,6 +196,34 @@ class Recipe(Section):
             raise ValueError("data.unseen needs a head that scores labels it never saw. Set head.kind=zero-shot.")
         if not zero_shot and self.zero_shot != ZeroShotSettings():
             raise ValueError("the settings in zero_shot are for the zero-shot head. Set head.kind=zero-shot.")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_kept(self) -> "Recipe":
+        for key in ("auto", "colour"):
+            value = getattr(self.augment, key)
+            if self.data.keep != "none" and value not in ("none", 0):
+                raise ValueError(
+                    f"data.keep={self.data.keep} varies pictures by crop, flip and cutout alone, got "
+                    f"augment.{key}={value}. Leave that out, or set data.keep=none."
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_split(self) -> "Recipe":
+        head = self.head
+        if self.training.parallel != "split":
+            return self
+        if type(head) is not MLDecoderConfig:  # ml-decoder+ builds on it, and may read the weights itself
+            raise ValueError(
+                f"training.parallel=split splits the group layer of head.kind=ml-decoder, got {head.kind}. "
+                f"Take that head, or training.parallel=fsdp."
+            )
+        if head.queries not in ("fixed", "learnable") or head.groups not in ("random", "ordered"):
+            raise ValueError(
+                f"training.parallel=split needs head.queries fixed or learnable and head.groups random or ordered, "
+                f"got {head.queries} and {head.groups}. Change these, or take training.parallel=fsdp."
+            )
         return self
 
     def loss_of(self, task: Task) -> Loss:

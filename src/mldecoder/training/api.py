@@ -17,7 +17,9 @@ from mldecoder.data.remote import is_url
 from mldecoder.data.split import split_off
 from mldecoder.data.unseen import hold_out, named_labels
 from mldecoder.errors import ConfigError
+from mldecoder.heads.split_training import split_layers
 from mldecoder.model import Classifier, load
+from mldecoder.model.split_folder import load_split
 from mldecoder.recipes import Recipe, load_recipe
 from mldecoder.recipes.load import override
 from mldecoder.training.build import build_model
@@ -292,7 +294,11 @@ def _held_out(
 
 
 def _described(model: Classifier) -> str:
-    millions = sum(parameter.numel() for parameter in model.parameters()) / 1e6
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    for layer in split_layers(model):  # with what the other processes hold
+        whole = layer.num_queries * layer.width * layer.group_size + layer.num_classes
+        parameters += whole - sum(parameter.numel() for parameter in layer.parameters())
+    millions = parameters / 1e6
     config = model.config
     return f"{config.backbone.name} with {config.head.kind}, {millions:.1f} M parameters, {model.num_classes} labels"
 
@@ -316,7 +322,8 @@ def _finish(
 ) -> Run:
     """Figures of the best weights, and the report."""
     accelerator.wait_for_everyone()
-    model = load(folder.best).to(accelerator.device)
+    split = recipe.training.parallel == "split"
+    model = (load_split(folder.best) if split else load(folder.best)).to(accelerator.device)
     found, scores = evaluate_model(model, val_set, recipe, accelerator)
     metric = main_metric(model.config.task, model.unseen)
     last = progress.history[-1]

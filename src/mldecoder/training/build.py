@@ -10,7 +10,10 @@ from mldecoder.backbones.weights import load_weights
 from mldecoder.config import BackboneConfig, MLDecoderConfig, PreprocessingConfig, Task, ZeroShotConfig
 from mldecoder.convert import read_checkpoint, state_of
 from mldecoder.errors import CheckpointError
-from mldecoder.model import Classifier, join, load
+from mldecoder.heads.split_training import split_layers
+from mldecoder.model import Classifier, Head, join, load
+from mldecoder.model.folder import CONFIG, read_config
+from mldecoder.model.split_folder import build_split_head, load_split
 from mldecoder.recipes import Recipe
 from mldecoder.training.console import Display
 
@@ -39,7 +42,12 @@ def build_model(
     head = recipe.head
     by_words = isinstance(head, ZeroShotConfig) or (isinstance(head, MLDecoderConfig) and head.asks_by_words)
     text = recipe.text if by_words else None
-    model = join(backbone, described, head, labels, text=text, unseen=unseen, task=task, preprocessing=preprocessing)
+    module: Head = head
+    if recipe.training.parallel == "split" and isinstance(head, MLDecoderConfig):  # the recipe allows no other
+        module = build_split_head(head, len(labels), backbone.num_features)
+    model = join(backbone, described, module, labels, text=text, unseen=unseen, task=task, preprocessing=preprocessing)
+    if module is not head:
+        model.config = model.config.model_copy(update={"head": head})  # as without splitting
     if wish.init_from is not None:
         _initialise(model, wish.init_from, display)
     return model
@@ -90,12 +98,30 @@ def _initialise(model: Classifier, source: str, display: Display) -> None:
         load_weights(model.backbone, state_of(read_checkpoint(source)), source)
         display.say(f"Backbone from {source}.")
         return
-    other = load(source)
+    other = _loaded(source, split=bool(split_layers(model)))
     load_weights(model.backbone, other.backbone.model.state_dict(), source)
     same = other.labels == model.labels and other.config.head.kind == model.config.head.kind
-    shapes = {key: value.shape for key, value in model.head.state_dict().items()}
-    if same and shapes == {key: value.shape for key, value in other.head.state_dict().items()}:
+    if same and _sizes(model) == _sizes(other):
+        if split_layers(other):  # other groups deal other classes to this process
+            model.head.classify = split_layers(other)[0].float()
         model.head.load_state_dict(other.head.state_dict())
         display.say(f"Backbone and head from {source}.")
     else:
         display.say(f"Backbone from {source}; the head starts fresh.")
+
+
+def _loaded(source: str, *, split: bool) -> Classifier:
+    """A model folder or a run; where this run's group layer is split, so is that one's."""
+    places = (Path(source), Path(source) / "best", Path(source) / "last")
+    place = next((place for place in places if (place / CONFIG).is_file()), None)
+    if split and place is not None and type(read_config(place / CONFIG).head) is MLDecoderConfig:
+        return load_split(place)
+    return load(source)
+
+
+def _sizes(model: Classifier) -> dict[str, object]:
+    """The sizes of everything in a head, as if it were in one piece: all processes must find the same."""
+    layers = [(layer.num_classes, layer.num_queries, layer.group_size, layer.width) for layer in split_layers(model)]
+    own = {id(value) for layer in split_layers(model) for value in layer.state_dict(keep_vars=True).values()}
+    state = model.head.state_dict(keep_vars=True)
+    return {"split": layers} | {name: value.shape for name, value in state.items() if id(value) not in own}

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from mldecoder.config import Task
 from mldecoder.data.dataset import ImageSet
 from mldecoder.errors import TrainingError
+from mldecoder.losses.grouped import COSTS
 from mldecoder.recipes import Recipe
 
 __all__ = ["Findings", "check"]
@@ -45,6 +46,12 @@ def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Finding
         raise TrainingError("Single-label training needs at least 2 labels, got 1. Set data.task=multi-label.")
     if task == "multi-label" and recipe.loss.get("kind") == "softmax":
         raise TrainingError("loss.kind=softmax is for one label a picture, this data has several. Use asymmetric.")
+    kind = recipe.named_loss(task)[0]
+    if recipe.training.parallel == "split" and kind not in COSTS:
+        raise TrainingError(
+            f"training.parallel=split needs a loss with a cost a label, {', '.join(COSTS)}, got {kind}. "
+            f"Set loss.kind=bce, or training.parallel=fsdp."
+        )
     warnings = [
         *_never(train.labels, positives, "training"),
         *_never(val.labels, val_positives, "validation"),

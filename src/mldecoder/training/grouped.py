@@ -4,7 +4,8 @@ from torch import Tensor, nn
 
 from mldecoder.errors import ConfigError
 from mldecoder.heads import MLDecoder, MLDecoderPlus
-from mldecoder.losses import grouped_loss
+from mldecoder.heads.split import SplitGroupLinear
+from mldecoder.losses import grouped_loss, split_loss
 from mldecoder.losses.grouped import COSTS
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
@@ -33,12 +34,15 @@ class GroupedTraining(nn.Module):
         if not isinstance(head, MLDecoder):
             raise ConfigError(f"The grouped loss needs an ML-Decoder head, got {type(head).__name__}.")
         decoded = head.decode(self.model.backbone(images))
+        layer: nn.Module = head.classify
+        if isinstance(layer, SplitGroupLinear):
+            return split_loss(decoded, layer, targets, kind=self.kind, options=self.options)
         return grouped_loss(decoded, head.classify, targets, kind=self.kind, options=self.options)
 
 
 def grouped_training(model: Classifier, recipe: Recipe) -> GroupedTraining | None:
-    """The model with its loss in blocks, where the recipe wishes it or there are very many labels."""
-    wish = recipe.training.grouped_loss
+    """The model with its loss in blocks, where the recipe wishes or needs it, or there are very many labels."""
+    wish = True if recipe.training.parallel == "split" else recipe.training.grouped_loss
     kind, options = recipe.named_loss(model.config.task)
     plain = isinstance(model.head, MLDecoder) and not isinstance(model.head, MLDecoderPlus)  # logits from queries alone
     reasons = {

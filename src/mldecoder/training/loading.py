@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,7 +20,10 @@ from mldecoder.training.ahead import with_shards_ahead
 from mldecoder.training.interrupts import deaf_children, end_in_silence
 from mldecoder.training.order import EpochBatches, Key, seed_of
 
-__all__ = ["Batch", "VariedImages", "evaluation_batches", "note_broken", "training_batches", "workers_for"]
+__all__ = ["Batch", "VariedImages", "evaluation_batches", "in_order", "note_broken", "training_batches", "workers_for"]
+
+_Item = TypeVar("_Item")
+_Joined = TypeVar("_Joined")
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,10 @@ class Batch:
     targets: Tensor
     indices: Tensor
     broken: Tensor
+
+    def without_images(self) -> "Batch":
+        """What is needed once the pictures were seen: they are large, and may be on the device."""
+        return replace(self, images=self.images[:0].clone())
 
 
 class VariedImages(Dataset[Item]):
@@ -89,7 +97,7 @@ def _endless(loader: DataLoader[Item]) -> Iterator[Batch]:
         yield from _pass(loader)
 
 
-def _pass(loader: DataLoader[Item]) -> Iterator[Batch]:
+def _pass(loader: DataLoader[_Item]) -> Iterator[Any]:
     """Go through a loader once; what a worker says of storage stays one line."""
     with deaf_children():
         batches = iter(loader)
@@ -117,17 +125,41 @@ def evaluation_batches(
 ) -> Iterator[Batch]:
     """This process's share of a set, each picture once, in order."""
     images = TorchImages(image_set, evaluation_transform(preprocessing), max_broken)
-    loader: DataLoader[Item] = DataLoader(
+    yield from in_order(
         images,
+        image_set,
+        collate,
+        batch_size=batch_size,
+        device=device,
+        workers=workers,
+        rank=rank,
+        world=world,
+    )
+
+
+def in_order(
+    items: Dataset[_Item],
+    image_set: ImageSet,
+    join: Callable[[list[_Item]], _Joined],
+    *,
+    batch_size: int,
+    device: torch.device,
+    workers: int,
+    rank: int,
+    world: int,
+) -> Iterator[_Joined]:
+    """Go once through this process's share of what is made of a set's pictures."""
+    loader: DataLoader[_Item] = DataLoader(
+        items,
         batch_sampler=with_shards_ahead(
-            BatchSampler(range(rank, len(images), world), batch_size, drop_last=False),
+            BatchSampler(range(rank, len(image_set), world), batch_size, drop_last=False),
             image_set,
             lambda i: i,
             world=world,
         ),
         num_workers=workers,
         pin_memory=device.type == "cuda",
-        collate_fn=collate,
+        collate_fn=join,
         worker_init_fn=end_in_silence,
     )
     yield from _pass(loader)

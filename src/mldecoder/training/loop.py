@@ -23,6 +23,7 @@ from mldecoder.training.console import Display
 from mldecoder.training.ema import Ema
 from mldecoder.training.folder import RunFolder
 from mldecoder.training.grouped import grouped_training
+from mldecoder.training.kept import keep_pictures
 from mldecoder.training.loading import Batch, note_broken, training_batches, workers_for
 from mldecoder.training.mix import mix
 from mldecoder.training.optim import build_optimiser, build_schedule
@@ -86,13 +87,24 @@ class Trainer:
         )
         self.broken, self.val_broken = images.broken_log(), BrokenLog(recipe.data.max_broken, total=len(val))
         workers = workers_for(train, accelerator.device, recipe.data.workers)
-        self.batches = training_batches(images, self.order, accelerator.device, workers)
+        self.kept = keep_pictures(train, val, recipe, self.preprocessing, self.order, accelerator)
+        if self.kept is not None:
+            self.batches = self.kept.batches()
+        else:
+            self.batches = training_batches(images, self.order, accelerator.device, workers)
         self.loss = recipe.loss_of(model.config.task)
         self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
         self.words = WordTraining(model, recipe.zero_shot) if model.zero_shot else None
         self.grouped = grouped_training(model, recipe)
         softmax = recipe.named_loss(model.config.task)[0] == "softmax"
-        self.shares = Shares(self.loss, accelerator, settings.accumulate, rows=softmax, by_words=self.words is not None)
+        self.shares = Shares(
+            self.loss,
+            accelerator,
+            settings.accumulate,
+            rows=softmax,
+            by_words=self.words is not None,
+            whole=settings.parallel == "split",
+        )
         trained, beside = self.words or self.grouped or model, self.words.says_random if self.words else None
         self.parallel.place(model, *([] if beside is None else [beside]))
         if self.ema is not None:
@@ -104,7 +116,7 @@ class Trainer:
         self.plain = model
         self.model, self.optimiser = self.parallel.prepare(trained, optimiser)
         self.store: Store = CheckpointFile(folder.checkpoint, writes=accelerator.is_main_process)
-        if settings.parallel == "fsdp":
+        if settings.parallel != "ddp":
             self.store = CheckpointFolder(folder.shards, trained, main=accelerator.is_main_process)
         self.saved_at, self.time_to_save = time.monotonic(), False
 
@@ -119,7 +131,7 @@ class Trainer:
     def resume(self) -> None:
         """Go on from the run's checkpoint, if it got as far as writing one."""
         found = self.store.load(self._parts())
-        other = self.folder.checkpoint if self.settings.parallel == "fsdp" else self.folder.shards
+        other = self.folder.shards if self.settings.parallel == "ddp" else self.folder.checkpoint
         if found is None and other.exists():
             raise CheckpointError(
                 f"{other} was not written with training.parallel={self.settings.parallel}. Put it back."
@@ -129,6 +141,8 @@ class Trainer:
 
     def _epoch(self, epoch: int) -> None:
         steps, progress = self.order.steps, self.progress
+        if self.kept is not None:
+            self.kept.fill(self.display)
         self.order.set_place(epoch, progress.step)
         self.model.train()
         self.display.begin(f"Epoch {epoch + 1}/{self.settings.epochs}", steps, progress.step)
@@ -161,14 +175,14 @@ class Trainer:
                 self.accelerator.backward(loss)
             total += loss.detach()
         if self.settings.clip_norm is not None:
-            self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
+            self.parallel.clip(self.model, self.settings.clip_norm)
         self.optimiser.step()
         self.optimiser.zero_grad()
         if not self.accelerator.optimizer_step_was_skipped:
             self.schedule.step()
         if self.ema is not None:
             self.ema.update(self.plain, step)
-        return total, goes
+        return total, [batch.without_images() for batch in goes]
 
     def _loss_of(self, batch: Batch) -> Tensor:
         device = self.accelerator.device
@@ -247,7 +261,8 @@ class Trainer:
             if model is None:
                 continue
             self.parallel.agree_on_buffers(model)
-            result, scores = evaluate_model(model, self.val_set, self.recipe, self.accelerator)
+            batches = None if self.kept is None else self.kept.evaluation(self.display)
+            result, scores = evaluate_model(model, self.val_set, self.recipe, self.accelerator, batches)
             self.parallel.evaluated(model)
             result = self.parallel.agree(result)
             self._say(self.val_broken.add_all(scores.broken.reasons))

@@ -1,7 +1,8 @@
 """One model, many processes: every process has a whole copy (``ddp``), or a part of each weight (``fsdp``).
 
-The loop asks for the few things in which the two differ. In one process there is nothing to share, and both are the
-plain model on its device.
+In between, every process has a copy of all but the head's group layer, and a part of that one (``split``). The loop
+asks for the few things in which these differ. In one process there is nothing to share, and all are the plain model on
+its device.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -19,11 +20,13 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.optim import Optimizer
 
 from mldecoder.errors import ConfigError
+from mldecoder.heads.split_training import clip_grad_norm_, common_buffers, keep_from_ddp
 from mldecoder.model import Classifier
+from mldecoder.model.split_folder import save_split
 from mldecoder.recipes.recipe import TrainingSettings
 from mldecoder.training.sharded import release, shard
 
-__all__ = ["Copies", "Shards", "parallel_of"]
+__all__ = ["Copies", "Shards", "SplitCopies", "parallel_of"]
 
 
 class Copies:
@@ -54,6 +57,10 @@ class Copies:
         """One go of a step: gradients are exchanged in the last one."""
         return nullcontext() if last else self.accelerator.no_sync(model)
 
+    def clip(self, model: nn.Module, max_norm: float) -> None:
+        """Clip the gradient's norm."""
+        self.accelerator.clip_grad_norm_(model.parameters(), max_norm)
+
     def save(self, model: Classifier, folder: Path) -> None:
         """Write the model folder; every process calls this, the first one writes."""
         if self.accelerator.is_main_process:
@@ -65,7 +72,7 @@ class Copies:
     def agree_on_buffers(self, model: nn.Module) -> None:
         """Give every process the first one's batch-norm statistics: what is saved is what is measured."""
         if self.accelerator.num_processes > 1:
-            for buffer in model.buffers():
+            for buffer in common_buffers(model):
                 broadcast(buffer)
 
     def _synchronise(self, model: Classifier) -> None:
@@ -119,6 +126,26 @@ class Shards(Copies):
         release(model)
 
 
+class SplitCopies(Copies):
+    """Every process holds the whole model but for the group layer, of which it has a part.
+
+    See :mod:`mldecoder.heads.split`: what is split is a process's own, and nobody averages or broadcasts it.
+    """
+
+    def prepare(self, trained: nn.Module, optimiser: Optimizer) -> tuple[Any, Any]:
+        """Model and optimiser as the loop calls them; DDP leaves the shares alone."""
+        keep_from_ddp(trained)
+        return super().prepare(trained, optimiser)
+
+    def clip(self, model: nn.Module, max_norm: float) -> None:
+        """Clip by the norm of the whole gradient."""
+        clip_grad_norm_(model, max_norm)
+
+    def save(self, model: Classifier, folder: Path) -> None:
+        """Write the model folder; the first process writes what the others send it."""
+        save_split(model, folder)
+
+
 def parallel_of(settings: TrainingSettings, accelerator: Accelerator) -> Copies:
     """How the processes of a run share its model."""
     if settings.sync_batch_norm and accelerator.device.type == "cpu":
@@ -128,4 +155,6 @@ def parallel_of(settings: TrainingSettings, accelerator: Accelerator) -> Copies:
         )
     if settings.parallel == "fsdp" and accelerator.num_processes > 1:
         return Shards(accelerator, settings)
+    if settings.parallel == "split":
+        return SplitCopies(accelerator, settings)
     return Copies(accelerator, settings)

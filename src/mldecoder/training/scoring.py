@@ -4,7 +4,7 @@ Shapes: n pictures, k classes.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,10 +17,11 @@ from mldecoder.data.dataset import ImageSet
 from mldecoder.data.images import BrokenLog
 from mldecoder.data.transforms import normalise
 from mldecoder.errors import DataError
+from mldecoder.heads.split_training import split_layers
 from mldecoder.metrics import MultiLabelMetrics, SingleLabelMetrics
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
-from mldecoder.training.loading import evaluation_batches, note_broken, workers_for
+from mldecoder.training.loading import Batch, evaluation_batches, note_broken, workers_for
 from mldecoder.training.sharded import is_sharded
 from mldecoder.training.word_scoring import by_lists, word_figures
 
@@ -52,6 +53,7 @@ def score(
     flip: bool = False,
     max_broken: float = 0.01,
     advance: Callable[[int], None] = lambda _: None,
+    batches: Iterator[Batch] | None = None,
 ) -> Scores:
     """Run a model over a set, shared among the processes; every process gets all scores, each picture once.
 
@@ -65,9 +67,10 @@ def score(
         flip: Average with the logits of the mirrored picture.
         max_broken: How many pictures may be broken.
         advance: Is told how many pictures were done.
+        batches: This process's share of the set, where it is decoded already.
     """
     log = BrokenLog(max_broken, total=len(image_set))
-    batches = evaluation_batches(
+    batches = batches or evaluation_batches(
         image_set,
         preprocessing,
         batch_size=batch_size,
@@ -77,7 +80,7 @@ def score(
         rank=accelerator.process_index,
         world=accelerator.num_processes,
     )
-    was_training, sharded = model.training, is_sharded(model)
+    was_training, sharded = model.training, is_sharded(model) or bool(split_layers(model))
     model.eval()
     logits, targets, indices = [], [], []
     # Weights that are gathered in inference mode could not be trained afterwards.
@@ -120,9 +123,16 @@ def figures(scores: Scores, labels: tuple[str, ...], task: Task, threshold: floa
 
 
 def evaluate_model(
-    model: Classifier, image_set: ImageSet, recipe: Recipe, accelerator: Accelerator
+    model: Classifier,
+    image_set: ImageSet,
+    recipe: Recipe,
+    accelerator: Accelerator,
+    batches: Iterator[Batch] | None = None,
 ) -> tuple[dict[str, float], Scores]:
-    """Figures of a model on a set as the recipe wants them measured, and the scores behind them."""
+    """Figures of a model on a set as the recipe wants them measured, and the scores behind them.
+
+    ``batches`` are this process's share of the set, where it is decoded already.
+    """
     wish = recipe.evaluation
     preprocessing = model.config.preprocessing
     if wish.size is not None:
@@ -136,6 +146,7 @@ def evaluate_model(
         workers=recipe.data.workers,
         flip=wish.flip,
         max_broken=recipe.data.max_broken,
+        batches=batches,
     )
     if not (scores.targets == 1).any():
         raise DataError(

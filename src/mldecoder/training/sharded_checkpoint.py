@@ -31,6 +31,7 @@ from torch.optim import Optimizer
 from mldecoder.errors import CheckpointError
 from mldecoder.training.checkpoint import Progress
 from mldecoder.training.interrupts import finish_first
+from mldecoder.training.split_checkpoint import fill_shares, parted, shares_of
 
 __all__ = ["CheckpointFolder"]
 
@@ -59,7 +60,7 @@ class CheckpointFolder:
         """Copy this process's part and begin to write it; a single process has no shards and writes at once."""
         self.finish()
         place = self.path / f"{progress.epoch:05d}-{progress.step:07d}"
-        state = self._state(parts) | {"rest": json.dumps(asdict(progress) | {"plain": self._plain(parts)})}
+        state = self._state(parts)[0] | {"rest": json.dumps(asdict(progress) | {"plain": self._plain(parts)})}
         if self.many:
             written: Any = async_save(state, checkpoint_id=place, process_group=self._group)
             self._pending = written
@@ -73,7 +74,8 @@ class CheckpointFolder:
         place = self._agreed(self._newest())
         if place is None:
             return None
-        state = self._state(parts) | {"rest": ""}
+        state, own = self._state(parts)
+        state |= {"rest": ""}
         try:
             with _alone():
                 load(state, checkpoint_id=place, process_group=self._group, no_dist=not self.many)
@@ -85,9 +87,13 @@ class CheckpointFolder:
             parts[name].load_state_dict(value)
         for name, part in parts.items():
             if isinstance(part, nn.Module):
-                set_model_state_dict(part, state[name])
+                set_model_state_dict(part, state[name] | own[name])
             elif isinstance(part, Optimizer):
+                state[name]["state"] |= own[name]
                 set_optimizer_state_dict(self.trained, _bare(part), state[name])
+        for name, part in parts.items():  # the optimiser has its own state for them by now
+            if isinstance(part, nn.Module):
+                fill_shares(part, state.get(f"{name} shares", {}), self._optimiser_of(name, parts))
         return Progress(**rest)
 
     def finish(self) -> Path | None:
@@ -98,15 +104,29 @@ class CheckpointFolder:
             self._clear()
         return self._newest()
 
-    def _state(self, parts: Mapping[str, Any]) -> dict[str, Any]:
-        """Everything with tensors, by names that do not depend on the number of processes."""
+    def _state(self, parts: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Everything with tensors, by names that do not depend on the number of processes.
+
+        The share that a process has of a split layer stands in it as a part of the whole layer. What the process itself
+        calls it comes beside, by part: no other process has the same tensor by that name.
+        """
         state: dict[str, Any] = {}
+        own: dict[str, Any] = {}
         for name, part in parts.items():
             if isinstance(part, nn.Module):
-                state[name] = get_model_state_dict(part)
+                state[name], own[name] = parted(get_model_state_dict(part), part)
             elif isinstance(part, Optimizer):
-                state[name] = get_optimizer_state_dict(self.trained, _bare(part))
-        return state
+                state[name] = dict(get_optimizer_state_dict(self.trained, _bare(part)))
+                state[name]["state"], own[name] = parted(state[name]["state"], self.trained)
+        for name, part in parts.items():  # torch has made the state of a fresh optimiser by now
+            if isinstance(part, nn.Module) and (shares := shares_of(part, self._optimiser_of(name, parts))):
+                state[f"{name} shares"] = shares
+        return state, own
+
+    @staticmethod
+    def _optimiser_of(name: str, parts: Mapping[str, Any]) -> Optimizer | None:
+        """The optimiser of a part: an average has none."""
+        return _bare(parts["optimiser"]) if name == "model" else None
 
     @staticmethod
     def _plain(parts: Mapping[str, Any]) -> dict[str, Any]:

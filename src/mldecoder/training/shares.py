@@ -30,13 +30,22 @@ class Shares:
         goes: Goes a step.
         rows: Count pictures that have a label, as softmax does, and not known entries.
         by_words: Targets are made within the step, for queries that vary: shares are taken to know equally much.
+        whole: The loss of a go is that of all processes already, the same in each (``split_loss``).
     """
 
     def __init__(
-        self, loss: Loss, accelerator: Accelerator, goes: int, *, rows: bool = False, by_words: bool = False
+        self,
+        loss: Loss,
+        accelerator: Accelerator,
+        goes: int,
+        *,
+        rows: bool = False,
+        by_words: bool = False,
+        whole: bool = False,
     ) -> None:
         options = {name: parameter.default for name, parameter in signature(loss).parameters.items()}
         self.accelerator, self.goes, self.rows = accelerator, goes, rows
+        self.whole = whole
         self.sums = options["reduction"] == "sum"
         alone = goes == 1 and accelerator.num_processes == 1
         ignores = options["reduction"] == "mean" and options.get("unknown_weight", 0) == 0
@@ -44,13 +53,17 @@ class Shares:
 
     def weights(self, batches: Sequence[Batch]) -> Tensor:
         """What to multiply the loss of each go with: ``(goes,)``, on the device."""
-        world, device = self.accelerator.num_processes, self.accelerator.device
+        device = self.accelerator.device
         if not self.counts:
-            return torch.full((self.goes,), world if self.sums else 1 / self.goes, device=device)
+            return torch.full((self.goes,), self._factor() if self.sums else 1 / self.goes, device=device)
         own = torch.tensor([known(batch.targets, rows=self.rows) for batch in batches], device=device).float()
-        everyone: Tensor = self.accelerator.reduce(own.sum(), reduction="sum")
-        weights: Tensor = own * world / everyone.clamp(min=1)
+        everyone: Tensor = self.accelerator.reduce(own, reduction="sum")
+        weights: Tensor = (everyone if self.whole else own * self._factor()) / everyone.sum().clamp(min=1)
         return weights
+
+    def _factor(self) -> int:
+        """Processes average their gradients: the sum of the shares' losses is so many times the mean."""
+        return 1 if self.whole else self.accelerator.num_processes
 
 
 def known(targets: Tensor, *, rows: bool) -> int:
