@@ -138,6 +138,8 @@ def test_a_few_steps_on_the_drawn_pictures_and_on_coco(tmp_path: Path, capsys: p
     main(["final", "--settings", str(small), *own, "--seeds", "2", "--parallel", "1"])
     assert "error" not in capsys.readouterr().out
     rows = [json.loads(line) for line in (tmp_path / "out" / "final.jsonl").read_text().splitlines()]
-    assert [row["seed"] for row in rows] == [0, 1]
+    assert [(row["name"], row["seed"]) for row in rows] == [
+        (name, seed) for seed in (0, 1) for name in ("plain", "plain + neighbours")
+    ]
     made = {table.name: table for table in zsl_study.tables(tmp_path / "out", "abc", "two cores")}
     assert set(made) == {"zsl-scenes", "zsl-coco"}
