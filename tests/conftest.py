@@ -1,4 +1,5 @@
 import os
+import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test asks the network for anything
 
@@ -7,6 +8,9 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels run in Python, before anything imports them
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a script's background job: Ctrl-C would not be heard
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from hypothesis import settings
 
