@@ -111,7 +111,7 @@ class MLDecoderConfig(_DecoderConfig):
 
     def build(self, num_classes: int, in_features: int) -> nn.Module:
         """The head, untrained."""
-        if self.queries == "text" or self.groups == "semantic":  # built by mldecoder.model.label_queries
+        if self.asks_by_words:  # built by mldecoder.model.label_queries
             raise ConfigError("queries=text and groups=semantic need labels: use create_model, or a recipe.")
         num_queries = self.num_queries or min(100, num_classes)
         given_queries = torch.zeros(num_queries, self.query_width or self.width)

@@ -10,7 +10,7 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from mldecoder.errors import DataError
 
-__all__ = ["MAX_PIXELS", "decode"]
+__all__ = ["MAX_PIXELS", "decode", "header_size"]
 
 MAX_PIXELS = 178_956_970
 """Pictures that would decode to more pixels than this are refused (the limit at which Pillow refuses)."""
@@ -75,6 +75,23 @@ def decode(source: bytes | Path | Image.Image, *, at_least: int | None = None) -
             return _rgb(_upright(image))
         except _BROKEN as error:
             raise DataError(_reason(error)) from None
+
+
+def header_size(content: bytes) -> tuple[int, int] | None:
+    """Width and height by the header, before anything is decoded; None where there is no picture.
+
+    Raises:
+        Image.DecompressionBombError: where Pillow would not open so many pixels.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow warns of large pictures and of odd files
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                return image.size
+        except Image.DecompressionBombError:
+            raise
+        except Exception:  # broken files fail in many ways; the decoder says how
+            return None
 
 
 def _read(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ class _Handle:
         os.close(self.descriptor)
 
 
-class _OpenFiles:
+class _OpenFiles(ABC):
     """The files read last, open. Threads and forked workers may read at the same time: pread moves no position."""
 
     def __init__(self) -> None:
@@ -53,9 +54,9 @@ class _OpenFiles:
         self.__dict__.update(state)
         self._open, self._lock = OrderedDict(), threading.Lock()
 
+    @abstractmethod
     def descriptor(self, shard: int) -> int:
         """Open a shard."""
-        raise NotImplementedError
 
     def read(self, shard: int, offset: int, size: int) -> bytes:
         """``size`` bytes from ``offset``; fewer where the shard ends."""

@@ -4,8 +4,6 @@ Shapes: b batch, k labels, h and w height and width.
 """
 
 import asyncio
-import io
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from mldecoder.data.decode import header_size
 from mldecoder.errors import DataError
 from mldecoder.model import load
 from mldecoder.predict import Predictor, Source
@@ -75,12 +74,8 @@ class ServedModel:
 
 def pixels_of(content: bytes) -> int:
     """Pixels by the header, before anything is decoded; 0 where there is no picture."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow warns of large pictures and odd files
-        try:
-            with Image.open(io.BytesIO(content)) as image:
-                return image.width * image.height
-        except Image.DecompressionBombError:
-            return 2 * (Image.MAX_IMAGE_PIXELS or 0)  # Pillow refuses from there on
-        except Exception:  # broken files fail in many ways; the decoder says how
-            return 0
+    try:
+        width, height = header_size(content) or (0, 0)
+    except Image.DecompressionBombError:
+        return 2 * (Image.MAX_IMAGE_PIXELS or 0)  # Pillow refuses from there on
+    return width * height
