@@ -107,6 +107,31 @@ def test_mixing_mixes_targets_as_it_mixes_pictures(kind: str, seed: int) -> None
     torch.testing.assert_close(known.sum(), torch.tensor(1.0))
 
 
+@given(seed=st.integers(0, 50), height=st.integers(2, 9), width=st.integers(2, 9), count=st.integers(4, 6))
+def test_a_mosaic_shows_four_pictures_and_what_any_of_them_shows(seed: int, height: int, width: int, count: int) -> None:
+    torch.manual_seed(seed)
+    images = torch.arange(float(count)).view(count, 1, 1, 1).expand(count, 1, height, width)  # its number everywhere
+    targets = torch.eye(count)
+    targets[1, 1], targets[2, 3] = -1, -1
+    mosaics, labels = mix(images, targets, AugmentConfig(mosaic=1.0))
+    assert mosaics.shape == images.shape
+    for place in range(count):
+        seen = mosaics[place].unique().long()
+        assert len(seen) == 4
+        theirs = targets[seen]
+        for label in range(count):
+            values = set(theirs[:, label].tolist())
+            assert labels[place, label] == (1 if 1 in values else -1 if -1 in values else 0)
+
+
+def test_as_many_pictures_become_mosaics_as_asked_for() -> None:
+    images = torch.arange(400.0).view(400, 1, 1, 1).expand(400, 1, 4, 4)
+    mosaics, labels = mix(images, torch.eye(400), AugmentConfig(mosaic=0.25))
+    changed = mosaics.amax(dim=(1, 2, 3)) != mosaics.amin(dim=(1, 2, 3))
+    assert 50 < int(changed.sum()) < 150
+    assert torch.equal(labels.sum(dim=1), torch.where(changed, 4.0, 1.0))
+
+
 def test_without_mixing_nothing_changes() -> None:
     images, targets = torch.rand(2, 3, 4, 4), torch.eye(2)
     assert mix(images, targets, AugmentConfig()) == (images, targets)

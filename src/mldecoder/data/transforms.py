@@ -28,8 +28,9 @@ class AugmentConfig(Section):
 
     ``resize`` is ``"crop"`` (a random part of the picture) or ``"squash"`` (the whole picture, whatever its shape);
     ``magnitude`` is how far RandAugment goes, from 0 to 1, and ``magnitude_spread`` how much that differs from picture
-    to picture; ``cutout`` is the side of a painted-over box as a share of the picture's; ``repeats`` shows each
-    picture several times an epoch, differently each time, and fewer pictures in all (repeated augmentation).
+    to picture; ``cutout`` is the side of a painted-over box as a share of the picture's; ``mosaic`` is the
+    share of pictures that become four in one, for several labels a picture; ``repeats`` shows each picture several
+    times an epoch, differently each time, and fewer pictures in all (repeated augmentation).
     """
 
     resize: Literal["crop", "squash"] = "crop"
@@ -43,6 +44,7 @@ class AugmentConfig(Section):
     colour: float = 0.0
     mixup: float = 0.0
     cutmix: float = 0.0
+    mosaic: float = Field(default=0.0, ge=0, le=1)
     repeats: int = 1
 
 

@@ -94,6 +94,8 @@ class TrainingSettings(Section):
     ``parallel`` says how several processes share the model: each has a whole copy (``ddp``), or a part of each weight,
     its gradient and its optimiser state (``fsdp``), for models that do not fit otherwise, or a whole copy but for the
     head's group layer, of which it has a part (``split``), for so many labels that this layer does not fit.
+    ``eval_every`` and ``save_every`` are epochs; both always happen after the last one. Checkpoints by the clock
+    (``checkpoint_minutes``) or by steps come besides.
     ``sync_batch_norm`` lets batch norm see the whole step instead of one process's share, on GPUs.
     """
 
@@ -116,6 +118,7 @@ class TrainingSettings(Section):
     checkpoint_minutes: float = Field(default=10.0, ge=0)
     checkpoint_steps: int | None = Field(default=None, ge=1)
     eval_every: int = Field(default=1, ge=1)
+    save_every: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
     def _go_together(self) -> "TrainingSettings":

@@ -146,6 +146,8 @@ def _job(table: Table, row: Row, seed: int, wish: Wish, num_labels: int) -> Job:
     chosen = load_recipe(recipe, overrides)  # a wrong override is told before anything is trained
     if wish.budget != "full" and not any(text.startswith("training.eval_every=") for text in overrides):
         overrides.append(f"training.eval_every={chosen.training.epochs}")
+    if wish.budget == "small":  # minutes on a GPU; longer ones have checkpoints by the clock
+        overrides.append(f"training.save_every={chosen.training.epochs}")
     init = _weights(wish.init_from, chosen.backbone.name)
     job = Job(
         table.name,

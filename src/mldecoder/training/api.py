@@ -117,7 +117,7 @@ def train(
         with display:
             progress = trainer.run()
         notes = [*findings.warnings, *trainer.broken.report("training")]
-        return _finish(folder, chosen, val_set, accelerator, display, progress, notes, compare or {})
+        return _finish(trainer, progress, notes, compare or {})
     except KeyboardInterrupt:
         display.say(f"Stopped. Go on with: mldecoder train --resume --output {folder.path}")
         raise
@@ -311,20 +311,15 @@ def _standing(progress: Progress, recipe: Recipe) -> str:
 
 
 def _finish(
-    folder: RunFolder,
-    recipe: Recipe,
-    val_set: ImageSet,
-    accelerator: Accelerator,
-    display: Display,
-    progress: Progress,
-    notes: list[str],
-    compare: Mapping[str, Sequence[Mapping[str, float]]],
+    trainer: Trainer, progress: Progress, notes: list[str], compare: Mapping[str, Sequence[Mapping[str, float]]]
 ) -> Run:
     """Figures of the best weights, and the report."""
+    folder, recipe, accelerator, val_set = trainer.folder, trainer.recipe, trainer.accelerator, trainer.val_set
+    display = trainer.display
     accelerator.wait_for_everyone()
     split = recipe.training.parallel == "split"
     model = (load_split(folder.best) if split else load(folder.best)).to(accelerator.device)
-    found, scores = evaluate_model(model, val_set, recipe, accelerator)
+    found, scores = evaluate_model(model, val_set, recipe, accelerator, trainer.evaluation_batches())
     metric = main_metric(model.config.task, model.unseen)
     last = progress.history[-1]
     metrics: dict[str, Any] = dict(found)

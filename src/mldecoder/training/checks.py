@@ -46,6 +46,8 @@ def check(train: ImageSet, val: ImageSet, recipe: Recipe, task: Task) -> Finding
         raise TrainingError("Single-label training needs at least 2 labels, got 1. Set data.task=multi-label.")
     if task == "multi-label" and recipe.loss.get("kind") == "softmax":
         raise TrainingError("loss.kind=softmax is for one label a picture, this data has several. Use asymmetric.")
+    if task == "single-label" and recipe.augment.mosaic:
+        raise TrainingError("augment.mosaic shows four pictures in one, this data has one label. Set it to 0.")
     kind = recipe.named_loss(task)[0]
     if recipe.training.parallel == "split" and kind not in COSTS:
         raise TrainingError(

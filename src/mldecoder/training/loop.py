@@ -5,6 +5,7 @@ seed and the step (:mod:`mldecoder.training.order`), so a checkpoint is weights,
 """
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -139,6 +140,10 @@ class Trainer:
         self.progress = found or self.progress
         self.broken.add_all(self.progress.broken)
 
+    def evaluation_batches(self) -> Iterator[Batch] | None:
+        """This process's share of the validation pictures where they are kept; None where they are read anew."""
+        return None if self.kept is None else self.kept.evaluation(self.display)
+
     def _epoch(self, epoch: int) -> None:
         steps, progress = self.order.steps, self.progress
         if self.kept is not None:
@@ -242,10 +247,11 @@ class Trainer:
         if self.accelerator.is_main_process:
             self.folder.write_history(progress.history)
             self.folder.write_tensorboard(row, progress.epoch)
-        self.parallel.save(self.plain, self.folder.last)
-        if self.ema is not None:
-            self.parallel.save(self.ema.model, self.folder.ema)
-        self._save_checkpoint()
+        if last or (epoch + 1) % self.settings.save_every == 0:
+            self.parallel.save(self.plain, self.folder.last)
+            if self.ema is not None:
+                self.parallel.save(self.ema.model, self.folder.ema)
+            self._save_checkpoint()
         told = {key: value for key, value in row.items() if key.removeprefix("ema_") in _TOLD or key == "OF1"}
         self.display.say(
             f"Epoch {epoch + 1}/{self.settings.epochs}: loss {row['loss']:.3f}, "
@@ -261,8 +267,9 @@ class Trainer:
             if model is None:
                 continue
             self.parallel.agree_on_buffers(model)
-            batches = None if self.kept is None else self.kept.evaluation(self.display)
-            result, scores = evaluate_model(model, self.val_set, self.recipe, self.accelerator, batches)
+            result, scores = evaluate_model(
+                model, self.val_set, self.recipe, self.accelerator, self.evaluation_batches()
+            )
             self.parallel.evaluated(model)
             result = self.parallel.agree(result)
             self._say(self.val_broken.add_all(scores.broken.reasons))
