@@ -108,7 +108,9 @@ def test_mixing_mixes_targets_as_it_mixes_pictures(kind: str, seed: int) -> None
 
 
 @given(seed=st.integers(0, 50), height=st.integers(2, 9), width=st.integers(2, 9), count=st.integers(4, 6))
-def test_a_mosaic_shows_four_pictures_and_what_any_of_them_shows(seed: int, height: int, width: int, count: int) -> None:
+def test_a_mosaic_shows_four_pictures_and_what_any_of_them_shows(
+    seed: int, height: int, width: int, count: int
+) -> None:
     torch.manual_seed(seed)
     images = torch.arange(float(count)).view(count, 1, 1, 1).expand(count, 1, height, width)  # its number everywhere
     targets = torch.eye(count)
