@@ -146,6 +146,8 @@ class MLDecoderPlusConfig(MLDecoderConfig):
     branch: Branch = "none"
     branch_drop: float = 0.0
     cosine: bool = False
+    readings: int = 1
+    prior: float | None = None
 
     def _module(self) -> Callable[..., MLDecoder]:
         options = self.model_dump(include={field.name for field in fields(PlusOptions)})

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import io
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,16 @@ from mldecoder.heads.plus_layers import PlusLayer
 from mldecoder.heads.plus_options import PlusOptions
 from mldecoder.heads.plus_tokens import Positions, drop_tokens
 from mldecoder.recipes import load_recipe
+from mldecoder.reproduce.plan import Wish, plan
+from mldecoder.reproduce.registry import find_table
 from mldecoder.training.grouped import grouped_training
 from tests.heads.naive_plus import naive_plus
 
-SETTINGS: list[tuple[str, list[str]]] = json.loads(Path("tools/head_options.json").read_text(encoding="utf-8"))
+SETTINGS = [
+    (job.row, list(job.overrides))
+    for job in plan(find_table("head-options"), Wish("coco", "small", Path(), seeds=1), 80)
+    if "head.kind=ml-decoder+" in job.overrides
+]
 
 CASES: dict[str, dict[str, Any]] = {
     "pre-norm": {"norm": "pre"},
@@ -335,9 +340,10 @@ def test_wrong_options_say_what_is_right(wish: dict[str, Any], message: str) -> 
 def test_every_setting_to_be_tried_is_a_recipe(name: str, overrides: list[str]) -> None:
     recipe = load_recipe("quick", overrides)
     head = recipe.head.build(80, 64)
-    assert name
     assert head(torch.randn(1, 64, 2, 2)).shape == (1, 80)
-    assert getattr(recipe.head, "dropout", None) == 0.2  # another kind forgets the recipe's own value
+    said = [text for text in find_table("head-options").row(name).overrides if text.startswith("head.dropout=")]
+    dropout = getattr(recipe.head, "dropout", None)  # another kind forgets the recipe's own value
+    assert f"head.dropout={dropout}" == (said or ["head.dropout=0.2"])[-1]
     assert torch.isfinite(recipe.loss_of("multi-label")(torch.randn(2, 80), torch.randint(0, 2, (2, 80))))
 
 

@@ -27,7 +27,7 @@ def reproduce(
     seeds: Annotated[int, typer.Option(help="How many seeds; rows are compared seed by seed.")] = 3,
     row: Annotated[list[str] | None, typer.Option(help="Only this row; may be repeated.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override of every run.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Folder of runs and results; runs/reproduce/TABLE.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of runs and results; runs/reproduce.")] = None,
     parallel: Annotated[int, typer.Option(help="Runs side by side, as processes.")] = 1,
     choose: Annotated[
         bool, typer.Option("--choose", help="Score on a fifth of the training part (COCO folders).")

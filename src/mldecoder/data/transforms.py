@@ -30,7 +30,8 @@ class AugmentConfig(Section):
     ``magnitude`` is how far RandAugment goes, from 0 to 1, and ``magnitude_spread`` how much that differs from picture
     to picture; ``cutout`` is the side of a painted-over box as a share of the picture's; ``mosaic`` is the
     share of pictures that become four in one, for several labels a picture; ``repeats`` shows each picture several
-    times an epoch, differently each time, and fewer pictures in all (repeated augmentation).
+    times an epoch, differently each time, and fewer pictures in all (repeated augmentation); ``calm`` is the number of
+    last epochs in which pictures are whole, unmixed and only flipped.
     """
 
     resize: Literal["crop", "squash"] = "crop"
@@ -46,6 +47,17 @@ class AugmentConfig(Section):
     cutmix: float = 0.0
     mosaic: float = Field(default=0.0, ge=0, le=1)
     repeats: int = 1
+    calm: int = Field(default=0, ge=0)
+
+    def in_epoch(self, epoch: int, epochs: int) -> "AugmentConfig":
+        """How pictures are varied in one epoch of a run, counted from 0: itself, or the calm variation."""
+        return self.calmed() if self.calm and epoch >= epochs - self.calm else self
+
+    def calmed(self) -> "AugmentConfig":
+        """The variation of the calm epochs: whole pictures, flipped as ever."""
+        return AugmentConfig(
+            resize="squash", flip=self.flip, vertical_flip=self.vertical_flip, repeats=self.repeats, calm=self.calm
+        )
 
 
 def training_transform(augment: AugmentConfig, size: tuple[int, int], interpolation: str = "bilinear") -> Transform:

@@ -3,6 +3,7 @@
 Shapes: b batch, t tokens, c channels, k queries, n classes, d width.
 """
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from mldecoder.errors import ConfigError
 from mldecoder.heads.decoder import ReturnAttention, with_attention
 from mldecoder.heads.groups import Assignment, GroupLayout
+from mldecoder.heads.layers import GroupLinear
 from mldecoder.heads.ml_decoder import MLDecoder, Queries
 from mldecoder.heads.plus_layers import PlusLayer
 from mldecoder.heads.plus_options import PlusOptions
@@ -93,6 +95,13 @@ class MLDecoderPlus(MLDecoder):
         self.token_norm = nn.LayerNorm(in_features) if options.token_norm else None
         self.positions = None if options.positions == "none" else Positions(options.positions, in_features, seed=seed)
         self.scale = nn.Parameter(torch.tensor(FIRST_SCALE)) if options.cosine else None
+        self.further = nn.ModuleList(
+            GroupLinear(num_classes, self.num_queries, width, groups="random", layout=group_layout, seed=seed + i)
+            for i in range(1, options.readings)
+        )
+        if options.prior is not None:
+            for layer in (self.classify, *self.further):
+                nn.init.constant_(layer.bias, math.log(options.prior / (1 - options.prior)))
         self.branch = None
         if options.branch != "none":
             parts = options.branch.split("+")
@@ -149,8 +158,13 @@ class MLDecoderPlus(MLDecoder):
 
     def _classified(self, decoded: Tensor) -> Tensor:
         """Logits of the queries' answers, by product or by angle."""
+        if not self.further:
+            return self._read(self.classify, decoded)
+        readings = [self._read(layer, decoded) for layer in (self.classify, *self.further)]
+        return torch.stack(readings).mean(dim=0)
+
+    def _read(self, layer: GroupLinear, decoded: Tensor) -> Tensor:
         logits: Tensor
-        layer = self.classify
         if self.scale is None:
             logits = layer(decoded)
             return logits

@@ -96,7 +96,8 @@ class TrainingSettings(Section):
     head's group layer, of which it has a part (``split``), for so many labels that this layer does not fit.
     ``eval_every`` and ``save_every`` are epochs; both always happen after the last one. Checkpoints by the clock
     (``checkpoint_minutes``) or by steps come besides.
-    ``sync_batch_norm`` lets batch norm see the whole step instead of one process's share, on GPUs.
+    ``sync_batch_norm`` lets batch norm see the whole step instead of one process's share, on GPUs. ``settle_norms``
+    takes the statistics of batch norm anew after the last epoch, over training pictures as the evaluation shows them.
     """
 
     epochs: int = Field(default=40, ge=1)
@@ -112,6 +113,7 @@ class TrainingSettings(Section):
     grouped_loss: bool | None = None
     parallel: Literal["ddp", "fsdp", "split"] = "ddp"
     sync_batch_norm: bool = False
+    settle_norms: bool = False
     channels_last: bool = True
     seed: int = Field(default=0, ge=0)
     log_every: int = Field(default=20, ge=1)
@@ -122,7 +124,12 @@ class TrainingSettings(Section):
 
     @model_validator(mode="after")
     def _go_together(self) -> "TrainingSettings":
-        for name, found in {"compile=true": self.compile, "precision=fp16": self.precision == "fp16"}.items():
+        refused = {
+            "compile=true": self.compile,
+            "precision=fp16": self.precision == "fp16",
+            "settle_norms=true": self.settle_norms,
+        }
+        for name, found in refused.items():
             if self.parallel != "ddp" and found:
                 raise ValueError(
                     f"training.parallel={self.parallel} does not go with training.{name}. Leave one of them out"

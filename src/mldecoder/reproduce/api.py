@@ -63,7 +63,8 @@ def reproduce(
         seeds: How many, from 0 on; rows are compared seed by seed.
         rows: Some of the rows; all by default.
         overrides: Of every run, such as ``training.epochs=3``.
-        output: The folder of runs and results; ``runs/reproduce/NAME`` by default.
+        output: The folder of runs and results; ``runs/reproduce`` by default. Tables that share it share runs
+            of the same settings.
         parallel: How many runs side by side, as processes.
         choose: Score on a fifth of the training part instead of the validation part (COCO folders).
         write: A folder that gets ``reproduce-NAME.md``, ``.json`` and ``.png`` too.
@@ -79,7 +80,7 @@ def reproduce(
     """
     table = find_table(name)
     told = watch or (lambda _job, _text: None)
-    home = Path(output) if output is not None else Path("runs") / "reproduce" / table.name
+    home = Path(output) if output is not None else Path("runs") / "reproduce"
     wish = _wish(table, data, budget, home, choose=choose)
     weights = None if init_from is None else Path(init_from)
     wish = replace(
@@ -116,7 +117,7 @@ def _so_far(table: Table, wish: Wish, jobs: Sequence[Job], results: Results) -> 
     """The table with what this call and earlier ones in the same settings have done."""
     every = {job.key: job for job in jobs}
     if table.method == "train":
-        seeds = max([wish.seeds, *(record.seed + 1 for record in results.read() if record.table == table.name)])
+        seeds = max([wish.seeds, *(record.seed + 1 for record in results.read())])
         labels = _num_labels(table, wish)
         for row in table.run_rows(wish.budget):
             with suppress(ConfigError):  # of a row that was not asked for, such as weights that are not there

@@ -36,7 +36,6 @@ def read_options() -> Table:
         rows=rows,
         claims=tuple(Claim(f"{row.name} beats {base}", row.name, base, "above") for row in rows[1:]),
         full=COCO,
-        measures=("GMAC",),
         note=(
             "Choose with --choose, which scores on a fifth of the training part, and then measure without it, once. "
             "img/s are those of training, and compare only where runs did not share the machine."

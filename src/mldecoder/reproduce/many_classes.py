@@ -48,7 +48,7 @@ _HEADS_MANY = Table(
         Claim("Doubling K again changes nothing", "ML-Decoder K=400", "ML-Decoder K=200", "equal"),
     ),
     full=OPEN_IMAGES,
-    measures=("GMAC", "protocols"),
+    measures=("protocols",),
     note="N/K is 96, 48 and 24 in the paper; on small data it is 16, 8 and 4. " + _PROTOCOL,
 )
 

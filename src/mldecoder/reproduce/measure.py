@@ -15,15 +15,11 @@ __all__ = ["measure"]
 
 
 def measure(job: Job, run: Path) -> dict[str, float]:
-    """What the job asks for, of the weights that the figures are of: the averaged ones where there are some."""
-    if not job.measures:
-        return {}
+    """Multiply-adds and what the job asks for, of the weights that the figures are of: averaged ones where there are."""
     from mldecoder.model import load
 
     model = load(next((run / name for name in ("ema", "last") if (run / name).is_dir()), run))
-    found: dict[str, float] = {}
-    if "GMAC" in job.measures:
-        found["GMAC"] = _giga_multiply_adds(model)
+    found = {"GMAC": _giga_multiply_adds(model)}
     if "infer img/s" in job.measures:
         found["infer img/s"] = _inference_speed(model)
     if "protocols" in job.measures:

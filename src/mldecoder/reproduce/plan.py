@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mldecoder.config import MLDecoderConfig, ZeroShotConfig
 from mldecoder.errors import ConfigError
-from mldecoder.recipes import load_recipe
+from mldecoder.recipes import Recipe, load_recipe
 from mldecoder.reproduce.settings import setting_of
 from mldecoder.reproduce.table import Budget, Row, Table
 
@@ -16,6 +17,10 @@ __all__ = ["Job", "Wish", "estimate", "plan", "portable", "slug"]
 
 _PLACE = re.compile(r"\{(N|seed)(?:/(\d+))?\}")
 _FOLDERS = re.compile(r"(?<![\w./~-])[~.]?/(?:[^\s/,:#\"']+/)*")
+_NOT_DECISIVE = {
+    "training": ("log_every", "save_every", "checkpoint_minutes", "checkpoint_steps"),
+    "data": ("workers",),
+}
 _PAPER_SPEED = 600  # pictures a second of TResNet-M at 224 px in training, the paper's V100 (throughput table)
 
 
@@ -60,7 +65,8 @@ class Wish:
 class Job:
     """One run: what ``mldecoder train`` is told, and where it goes.
 
-    ``key`` is the same on every machine for the same run, and another one for any other settings.
+    ``key`` is the same on every machine for the same run, and another one for any other settings. ``settings`` is a
+    fingerprint of the whole recipe.
     """
 
     table: str
@@ -74,13 +80,17 @@ class Job:
     init_from: str | None
     measures: tuple[str, ...]
     folder: str
+    settings: str = ""
 
     @property
     def key(self) -> str:
-        """A fingerprint of everything that decides the result."""
+        """A fingerprint of everything that decides the result; rows of other tables may have the same one.
+
+        Where nothing is trained, that is the row of the table.
+        """
         init = None if self.init_from is None else Path(self.init_from).name
-        own = [portable(text) for text in self.overrides]
-        parts = [self.table, self.row, self.seed, self.budget, self.data_name, self.recipe, own, init]
+        own = [self.settings] if self.settings else [self.table, self.row, self.recipe, *map(portable, self.overrides)]
+        parts = [self.seed, self.budget, self.data_name, init, self.measures, own]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
 
 
@@ -161,9 +171,23 @@ def _job(table: Table, row: Row, seed: int, wish: Wish, num_labels: int) -> Job:
         init,
         table.measures,
         "",
+        _fingerprint(load_recipe(recipe, overrides)),
     )
     folder = wish.output / "runs" / f"{slug(row.name)}-{seed}-{job.key[:6]}"
     return replace(job, folder=str(folder))
+
+
+def _fingerprint(recipe: Recipe) -> str:
+    """Of everything in a recipe that decides a result, whichever overrides led to it."""
+    content = recipe.model_dump(mode="json", exclude={"name", "description", "expected"})
+    for section, names in _NOT_DECISIVE.items():
+        for name in names:
+            del content[section][name]
+    if not isinstance(recipe.head, ZeroShotConfig):
+        del content["zero_shot"]
+        if not (isinstance(recipe.head, MLDecoderConfig) and recipe.head.asks_by_words):
+            del content["text"]
+    return hashlib.sha256(portable(json.dumps(content, sort_keys=True)).encode()).hexdigest()
 
 
 def _filled(text: str, num_labels: int, seed: int) -> str:

@@ -42,7 +42,7 @@ def run_jobs(jobs: Sequence[Job], results: Results, *, parallel: int = 1, watch:
         elif (record := record_of(job)) is not None:  # its call ended before it could note it
             results.add(record)
             watch(job, "done before")
-        else:
+        elif all(job.key != other.key for other in waiting):  # rows can come to the same settings
             waiting.append(job)
     if parallel == 1:
         for job in waiting:

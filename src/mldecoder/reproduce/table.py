@@ -100,7 +100,7 @@ class Table:
         claims: What the paper reads off it.
         full: How it is run in full.
         note: What has to be said about it.
-        measures: What is measured of a trained model besides: ``GMAC``, ``infer img/s``, ``protocols``.
+        measures: What is measured of a trained model besides multiply-adds: ``infer img/s``, ``protocols``.
         method: ``train`` a model a row, or call the ``bench``.
     """
 

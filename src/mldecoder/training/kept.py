@@ -25,6 +25,7 @@ from mldecoder.data.dataset import UNKNOWN, ImageSet
 from mldecoder.data.device_transforms import DRAWS, BatchTransform, canvas_interpolation, canvas_size, squash
 from mldecoder.data.images import decode
 from mldecoder.data.pictures import shard_windows
+from mldecoder.data.transforms import AugmentConfig
 from mldecoder.errors import DataError
 from mldecoder.recipes import Recipe
 from mldecoder.training.console import Display
@@ -86,7 +87,10 @@ class KeptPictures:
         order.windows = shard_windows(train.pictures)  # the same order as without keeping
         self.place = self.device if recipe.data.keep == "device" else torch.device("cpu")
         self.canvas = canvas_size(recipe.augment, preprocessing.size)
-        self.vary = BatchTransform(recipe.augment, preprocessing.size, preprocessing.interpolation)
+        self.vary, self.vary_calmly, self.show = (
+            BatchTransform(augment, preprocessing.size, preprocessing.interpolation)
+            for augment in (recipe.augment, recipe.augment.calmed(), AugmentConfig(resize="squash", flip=False))
+        )
         self._pictures: Tensor | None = None  # uint8 (n, 3, s, t)
         self._sizes = np.ones((len(train), 2), dtype=np.int64)  # height and width of the originals
         self._broken = np.zeros(len(train), dtype=np.bool_)
@@ -143,7 +147,12 @@ class KeptPictures:
         """Batches without end, varied, on the device; the sampler says where, and is asked before each pass."""
         while True:
             for keys in self.order:
-                yield self._batch(keys)
+                yield self._batch(keys, self._in_epoch(keys[0][0]))
+
+    def unvaried(self, order: EpochBatches) -> Iterator[Batch]:
+        """Training pictures whole and as they are, in an order of their own, on the device."""
+        for keys in order:
+            yield self._batch(keys, self.show)
 
     def evaluation(self, display: Display) -> Iterator[Batch]:
         """This process's share of the validation pictures, in order, as :func:`evaluation_batches` gives them."""
@@ -168,7 +177,11 @@ class KeptPictures:
             self._measured = found
         return iter(self._measured)
 
-    def _batch(self, keys: list[Key]) -> Batch:
+    def _in_epoch(self, epoch: int) -> BatchTransform:
+        augment = self.recipe.augment
+        return self.vary if augment.in_epoch(epoch, self.recipe.training.epochs) is augment else self.vary_calmly
+
+    def _batch(self, keys: list[Key], vary: BatchTransform) -> Batch:
         epochs, places, indices = np.array(keys, dtype=np.int64).T
         size = self.order.batch_size
         draws = step_draws(self.order.seed, int(epochs[0]), int(places[0]) // size, size)[places % size]
@@ -176,7 +189,7 @@ class KeptPictures:
         targets = self.train.targets.rows(indices)
         targets[broken] = UNKNOWN
         chosen = torch.from_numpy(indices)
-        images = self.vary(self._gather(chosen), self._sizes[indices], draws, broken)
+        images = vary(self._gather(chosen), self._sizes[indices], draws, broken)
         return Batch(images, self._pinned(torch.from_numpy(targets)), chosen, torch.from_numpy(broken))
 
     def _gather(self, chosen: Tensor) -> Tensor:

@@ -48,11 +48,17 @@ class VariedImages(Dataset[Item]):
     """Pictures whose variation is a function of seed, epoch and place in the epoch.
 
     Torch's generator is put back afterwards, so that loading in the main process disturbs nobody.
+
+    Args:
+        images: The pictures, varied by chance.
+        seed: Seed of the chance.
+        calm: The same pictures as they come from an epoch on, and that epoch.
     """
 
-    def __init__(self, images: TorchImages, seed: int) -> None:
+    def __init__(self, images: TorchImages, seed: int, calm: tuple[TorchImages, int] | None = None) -> None:
         self.images = images
         self.seed = seed
+        self.calm = calm
 
     def __len__(self) -> int:
         return len(self.images)
@@ -61,6 +67,8 @@ class VariedImages(Dataset[Item]):
         epoch, place, index = key
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed_of(self.seed, epoch, place))
+            if self.calm is not None and epoch >= self.calm[1]:
+                return self.calm[0][index]
             return self.images[index]
 
 
@@ -77,14 +85,21 @@ def workers_for(image_set: ImageSet, device: torch.device, wish: int | None) -> 
     return 1 if device.type == "cpu" else max(1, min(16, (os.cpu_count() or 1) - 4))
 
 
-def training_batches(images: TorchImages, order: EpochBatches, device: torch.device, workers: int) -> Iterator[Batch]:
+def training_batches(
+    images: TorchImages,
+    order: EpochBatches,
+    device: torch.device,
+    workers: int,
+    calm: tuple[TorchImages, int] | None = None,
+) -> Iterator[Batch]:
     """Batches without end: the sampler says where; set its place before each pass.
 
-    Packed shards are taken a few at a time: the sampler is told here which picture lies in which.
+    Packed shards are taken a few at a time: the sampler is told here which picture lies in which. ``calm`` are the
+    pictures from an epoch on, and that epoch.
     """
     order.windows = shard_windows(images.image_set.pictures)
     loader: DataLoader[Item] = DataLoader(
-        VariedImages(images, order.seed),
+        VariedImages(images, order.seed, calm),
         batch_sampler=with_shards_ahead(order, images.image_set, lambda key: key[2], world=order.world),
         num_workers=workers,
         pin_memory=device.type == "cuda",

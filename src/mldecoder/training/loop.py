@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mldecoder.data.dataset import ImageSet
 from mldecoder.data.images import BrokenLog, TorchImages, why_broken
-from mldecoder.data.transforms import normalise, training_transform
+from mldecoder.data.transforms import AugmentConfig, normalise, training_transform
 from mldecoder.errors import CheckpointError, TrainingError
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
@@ -27,6 +27,7 @@ from mldecoder.training.grouped import grouped_training
 from mldecoder.training.kept import keep_pictures
 from mldecoder.training.loading import Batch, note_broken, training_batches, workers_for
 from mldecoder.training.mix import mix
+from mldecoder.training.norms import settle_norms
 from mldecoder.training.optim import build_optimiser, build_schedule
 from mldecoder.training.order import EpochBatches, seed_everything
 from mldecoder.training.parallel import parallel_of
@@ -81,10 +82,13 @@ class Trainer:
             accumulate=settings.accumulate,
             repeats=recipe.augment.repeats,
         )
-        images = TorchImages(
-            train,
-            training_transform(recipe.augment, self.preprocessing.size, self.preprocessing.interpolation),
-            recipe.data.max_broken,
+        images, calm = (
+            TorchImages(
+                train,
+                training_transform(augment, self.preprocessing.size, self.preprocessing.interpolation),
+                recipe.data.max_broken,
+            )
+            for augment in (recipe.augment, recipe.augment.calmed())
         )
         self.broken, self.val_broken = images.broken_log(), BrokenLog(recipe.data.max_broken, total=len(val))
         workers = workers_for(train, accelerator.device, recipe.data.workers)
@@ -92,7 +96,8 @@ class Trainer:
         if self.kept is not None:
             self.batches = self.kept.batches()
         else:
-            self.batches = training_batches(images, self.order, accelerator.device, workers)
+            later = (calm, settings.epochs - recipe.augment.calm) if recipe.augment.calm else None
+            self.batches = training_batches(images, self.order, accelerator.device, workers, later)
         self.loss = recipe.loss_of(model.config.task)
         self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
         self.words = WordTraining(model, recipe.zero_shot) if model.zero_shot else None
@@ -173,10 +178,11 @@ class Trainer:
         seed_everything(self.settings.seed, step, self.accelerator.process_index)
         total = torch.zeros((), device=self.accelerator.device)
         weights = self.shares.weights(goes)
+        augment = self.recipe.augment.in_epoch(step // self.order.steps, self.settings.epochs)
         for number, batch in enumerate(goes):
             last = number + 1 == len(goes)
             with self.parallel.go(self.model, last):
-                loss = self._loss_of(batch) * weights[number]
+                loss = self._loss_of(batch, augment) * weights[number]
                 self.accelerator.backward(loss)
             total += loss.detach()
         if self.settings.clip_norm is not None:
@@ -189,11 +195,11 @@ class Trainer:
             self.ema.update(self.plain, step)
         return total, [batch.without_images() for batch in goes]
 
-    def _loss_of(self, batch: Batch) -> Tensor:
+    def _loss_of(self, batch: Batch, augment: AugmentConfig) -> Tensor:
         device = self.accelerator.device
         images = normalise(batch.images.to(device, non_blocking=True), self.preprocessing)
         targets = batch.targets.to(device, non_blocking=True)
-        images, targets = mix(images, targets, self.recipe.augment)
+        images, targets = mix(images, targets, augment)
         with self.accelerator.autocast():
             made: Any
             if self.words is None and self.grouped is None:
@@ -240,6 +246,8 @@ class Trainer:
             "images_per_second": self.order.steps * self.settings.batch_size / max(progress.seconds, 1e-9),
         }
         last = epoch + 1 == self.settings.epochs
+        if last and self.settings.settle_norms:
+            self._settle_norms()
         if last or (epoch + 1) % self.settings.eval_every == 0:
             row |= self._evaluate(epoch)
         progress.history.append(row)
@@ -258,6 +266,11 @@ class Trainer:
             + ", ".join(f"{key} {value:.2f}" for key, value in told.items())
             + f" ({row['images_per_second']:.0f} images/s)"
         )
+
+    def _settle_norms(self) -> None:
+        for model in (self.plain, self.ema.model if self.ema else None):
+            if model is not None:
+                settle_norms(model, self.train_set, self.recipe, self.accelerator, self.display, self.kept)
 
     def _evaluate(self, epoch: int) -> dict[str, float]:
         """Figures of the weights and of their average; the best so far are saved."""
