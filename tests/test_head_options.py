@@ -69,7 +69,7 @@ def test_the_page_has_the_rows_that_change_head_or_backbone_and_no_others() -> N
 def test_every_row_has_the_recipe_of_its_runs() -> None:
     found = settings()
     assert list(found) == [row.name for row in TABLE.rows]
-    assert found[PAPER].head == load_recipe("quick").head
+    assert found[PAPER].head == load_recipe("quick", ["head.num_queries=80"]).head
 
 
 @pytest.mark.usefixtures("own_rows")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OPTIMISERS", "Setting", "measure", "table"]
 
+NAME = "extreme-classes"
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 Row = dict[str, str | float]
 
@@ -250,16 +251,17 @@ def _wait(setting: Setting) -> None:
         torch.cuda.synchronize()
 
 
-def table(rows: list[Row], setting: Setting, commit: str, hardware: str) -> "Table":
+def table(rows: list[Row], setting: Setting, commit: str, hardware: str, name: str = NAME) -> "Table":
     """The table for ``benchmarks/``."""
     from tools.tables import Table  # it needs more than torch
 
     s = setting
     return Table(
-        "extreme-classes",
+        name,
         f"{s.classes:,} classes, {s.queries:,} queries, batch {s.batch}, width {s.width}: what a step takes",
         f"python -m tools.extreme_memory --classes {s.classes} --queries {s.queries} --batch {s.batch} "
-        f"--width {s.width} --device {s.device} --dtype {s.dtype} --kind {s.kind} --write",
+        f"--width {s.width} --device {s.device} --dtype {s.dtype} --kind {s.kind} --write"
+        + ("" if name == NAME else f" --name {name}"),
         commit,
         hardware,
         rows,
@@ -283,18 +285,20 @@ def main() -> None:
     parser.add_argument("--kind", default=default.kind, choices=["asymmetric", "bce", "focal"])
     parser.add_argument("--chunk", type=int, help="Logits an image at a time.")
     parser.add_argument("--fuse", action=argparse.BooleanOptionalAction, help="Compile the costs or not.")
-    parser.add_argument("--write", action="store_true", help="Write benchmarks/extreme-classes.{md,json}.")
+    parser.add_argument("--write", action="store_true", help="Write benchmarks/NAME.{md,json}.")
+    parser.add_argument("--name", default=NAME, help="With --write: the table's name.")
     parser.add_argument("--hardware", help="With --write: what it ran on.")
     parser.add_argument("--commit", help="With --write: the commit measured.")
     arguments = vars(parser.parse_args())
-    write, hardware, commit = (arguments.pop(name) for name in ("write", "hardware", "commit"))
+    write, hardware, commit = (arguments.pop(key) for key in ("write", "hardware", "commit"))
+    name = arguments.pop("name")
     if write and not (hardware and commit):
         parser.error("--write needs --hardware and --commit")
     setting = Setting(**arguments)
     rows = measure(setting)
     sys.stdout.write("".join(json.dumps(row) + "\n" for row in rows))
     if write:
-        table(rows, setting, commit, hardware).write()
+        table(rows, setting, commit, hardware, name).write()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from mldecoder.training.ema import Ema
 from mldecoder.training.mix import mix
 from mldecoder.training.optim import build_optimiser
 
-__all__ = ["TrainingStep", "place_on", "time_rounds"]
+__all__ = ["TrainingStep", "device_milliseconds", "place_on", "time_rounds"]
 
 _SHOWN = 0.04  # share of the labels that a picture shows: 2.9 of COCO's 80
 
@@ -98,6 +98,22 @@ def time_rounds(
         if not math.isfinite(loss):  # such numbers are computed with at another speed
             raise TrainingError(f"{name}: the loss must be a number, got {loss}. Use --set optimiser.lr=1e-5.")
     return {name: runner.seconds[warm_up:] for name, runner in runners.items()}
+
+
+def device_milliseconds(step: TrainingStep, count: int = 5) -> float | None:
+    """How long the device computes in a step, summed over its kernels: the same however long it waits for the host.
+
+    None on the CPU, where there is no such difference.
+    """
+    if not step.place.cuda:
+        return None
+    step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        for _ in range(count):
+            step()
+        torch.cuda.synchronize()
+    return float(sum(event.self_device_time_total for event in found.key_averages())) / 1000 / count
 
 
 def _nothing() -> None:

@@ -143,10 +143,9 @@ class MLDecoderPlusConfig(MLDecoderConfig):
     token_norm: bool = False
     token_dropout: float = 0.0
     query_drop: float = 0.0
-    branch: Branch = "none"
+    branch: Branch = "mean+max"
     branch_drop: float = 0.0
     cosine: bool = False
-    readings: int = 1
     prior: float | None = None
 
     def _module(self) -> Callable[..., MLDecoder]:

@@ -35,19 +35,20 @@ SETTINGS = [
 ]
 
 CASES: dict[str, dict[str, Any]] = {
-    "pre-norm": {"norm": "pre"},
-    "qk-norm": {"qk_norm": True},
-    "no projections": {"projections": False, "queries": "learnable"},
-    "no feed-forward": {"ff_width": 0},
-    "layer scale": {"layer_scale": 0.1},
-    "learnt positions": {"positions": "learnt"},
-    "sine positions": {"positions": "sine"},
-    "token norm": {"token_norm": True},
-    "token dropout": {"token_dropout": 0.4},
-    "query drop": {"query_drop": 0.3},
+    "pre-norm": {"branch": "none", "norm": "pre"},
+    "qk-norm": {"branch": "none", "qk_norm": True},
+    "no projections": {"branch": "none", "projections": False, "queries": "learnable"},
+    "no feed-forward": {"branch": "none", "ff_width": 0},
+    "layer scale": {"branch": "none", "layer_scale": 0.1},
+    "learnt positions": {"branch": "none", "positions": "learnt"},
+    "sine positions": {"branch": "none", "positions": "sine"},
+    "token norm": {"branch": "none", "token_norm": True},
+    "token dropout": {"branch": "none", "token_dropout": 0.4},
+    "query drop": {"branch": "none", "query_drop": 0.3},
     "branch": {"branch": "mean", "branch_drop": 0.2},
     "max branch": {"branch": "mean+max"},
-    "cosine": {"cosine": True},
+    "cosine": {"branch": "none", "cosine": True},
+    "prior": {"branch": "none", "prior": 0.04},
     "all": {
         "norm": "pre",
         "qk_norm": True,
@@ -83,7 +84,8 @@ def test_without_options_it_is_the_papers_head_number_for_number() -> None:
     torch.manual_seed(3)
     plain = MLDecoder(11, 6, num_queries=4, width=16, ff_width=24, heads=4)
     torch.manual_seed(3)
-    plus = MLDecoderPlus(11, 6, num_queries=4, width=16, ff_width=24, heads=4)
+    none = PlusOptions(branch="none")
+    plus = MLDecoderPlus(11, 6, options=none, num_queries=4, width=16, ff_width=24, heads=4)
     assert plain.state_dict().keys() == plus.state_dict().keys()
     x = torch.randn(2, 6, 3, 3)
     for training in (True, False):
@@ -327,7 +329,8 @@ def test_the_grouped_loss_is_for_the_papers_head() -> None:
     [
         ({"norm": "per"}, "norm must be one of post, pre, got 'per'"),
         ({"token_dropout": 1.0}, "token_dropout must be at least 0 and below 1"),
-        ({"branch_drop": 0.5}, "needs a branch"),
+        ({"branch": "none", "branch_drop": 0.5}, "needs a branch"),
+        ({"prior": 1.0}, "prior must be above 0 and below 1"),
         ({"ff_width": -1}, "ff_width must be at least 0"),
     ],
 )

@@ -14,6 +14,7 @@ PAPER = (
 )  # fmt: skip
 WITHOUT_FIGURES = {
     "quick": "what it reaches depends on the pictures",
+    "quick-plus": "what it reaches depends on the pictures",
     "quick-cpu": "what it reaches depends on the pictures",
     "scenes": "measured with make demo",
     "scenes-zsl": "measured in benchmarks/",

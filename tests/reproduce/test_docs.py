@@ -73,6 +73,31 @@ def test_the_page_shows_tables_of_other_tools_with_their_commands(tmp_path: Path
     assert "Made by `make it` at commit abc on here." in section
 
 
+def test_the_page_shows_a_table_of_another_backbone_below_its_own(tmp_path: Path) -> None:
+    for backbone, stem in ((None, "reproduce-heads-coco"), ("lite0", "reproduce-heads-coco-lite0")):
+        wish = Wish("coco", "small", tmp_path, backbone=backbone)
+        origin = Origin(command_of("heads-coco", wish), "abc", "a device")
+        write_report(made_up(wish), wish, origin, tmp_path, stem)
+    section = page(tmp_path).split("## heads-coco: ")[1].split("\n## ")[0]
+    assert "### With lite0" in section
+    assert section.index("reproduce-heads-coco.md") < section.index("reproduce-heads-coco-lite0.md")
+
+
+def test_of_our_own_tables_only_what_was_run_is_told(tmp_path: Path) -> None:
+    table, wish = TABLES["head-options"], Wish("coco", "small", tmp_path, seeds=2)
+    jobs = plan(table, wish, 80)
+    told = ("the paper's head", "branch mean")
+    facts = ("coco", "quick", (), None, {"mAP": 50.0}, 60.0, "0", "a device")
+    records = {j.key: Record(j.key, j.table, j.row, j.seed, j.budget, *facts) for j in jobs if j.row in told}
+    write_report(summarise(table, jobs, records), wish, Origin("it", "abc", "here"), tmp_path, "reproduce-head-options")
+    text = (tmp_path / "reproduce-head-options.md").read_text()
+    assert "| branch mean |" in text
+    assert "| token norm |" not in text
+    assert "branch mean beats" in text
+    assert "not run**" not in text
+    assert "token norm beats" not in page(tmp_path)
+
+
 def test_the_page_in_the_repository_is_the_one_that_the_command_writes() -> None:
     if not (HOME / "docs" / "results.md").is_file():
         pytest.skip("a checkout without the page")

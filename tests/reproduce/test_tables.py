@@ -64,6 +64,22 @@ def test_the_small_flops_table_takes_the_weights_of_each_backbone_from_a_folder(
     assert found == [name for name in ("mobilenetv2_100", "tf_efficientnet_lite0", "resnet50") for _ in range(2)]
 
 
+def test_rows_of_other_tables_with_the_same_settings_are_the_same_run(tmp_path: Path) -> None:
+    def key(table: str, row: str, *overrides: str, seed: int = 1) -> str:
+        wish = Wish("coco", "small", tmp_path, seeds=seed + 1, rows=(row,), overrides=overrides)
+        return plan(find_table(table), wish, 80)[-1].key
+
+    whole = key("heads-coco", "ML-Decoder K=N")
+    assert whole == key("groups", "full decoding, K=N") == key("query-types", "fixed random")
+    assert whole == key("head-options", "the paper's head", "text.encoder=words:some.npz", "data.workers=3")
+    assert whole != key("query-types", "learnable")
+    assert whole != key("heads-coco", "ML-Decoder K=N", seed=0)
+    assert whole != key("heads-coco", "ML-Decoder K=N", "training.epochs=3")
+    assert key("heads-coco", "ML-Decoder K=N/4") == key("groups", "random groups")
+    words = [key("groups", "semantic groups", f"text.encoder=words:{name}.npz") for name in ("one", "two")]
+    assert words[0] != words[1]
+
+
 def test_the_same_run_has_the_same_key_on_another_machine(tmp_path: Path) -> None:
     jobs = [
         plan(find_table("voc"), Wish(f"{home}/coco", "small", tmp_path / home, init_from=Path(home, "a.pt")), 80)

@@ -1,4 +1,6 @@
-"""ML-Decoder with options that the paper does not have; which of them help is measured in docs/head-options.md.
+"""ML-Decoder with a branch beside the queries, and other options that the paper does not have.
+
+What each of them does to accuracy is measured: docs/head-options.md.
 
 Shapes: b batch, t tokens, c channels, k queries, n classes, d width.
 """
@@ -14,7 +16,6 @@ from torch.nn import functional as F
 from mldecoder.errors import ConfigError
 from mldecoder.heads.decoder import ReturnAttention, with_attention
 from mldecoder.heads.groups import Assignment, GroupLayout
-from mldecoder.heads.layers import GroupLinear
 from mldecoder.heads.ml_decoder import MLDecoder, Queries
 from mldecoder.heads.plus_layers import PlusLayer
 from mldecoder.heads.plus_options import PlusOptions
@@ -27,7 +28,7 @@ FIRST_SCALE = 20.0  # of cosines: a class can reach a probability of 1
 
 
 class MLDecoderPlus(MLDecoder):
-    """:class:`mldecoder.MLDecoder` with options; without any it is that head, number for number.
+    """:class:`mldecoder.MLDecoder` with a branch, and more options; without any it is that head, number for number.
 
     Args:
         num_classes: How many classes are scored, N.
@@ -95,13 +96,8 @@ class MLDecoderPlus(MLDecoder):
         self.token_norm = nn.LayerNorm(in_features) if options.token_norm else None
         self.positions = None if options.positions == "none" else Positions(options.positions, in_features, seed=seed)
         self.scale = nn.Parameter(torch.tensor(FIRST_SCALE)) if options.cosine else None
-        self.further = nn.ModuleList(
-            GroupLinear(num_classes, self.num_queries, width, groups="random", layout=group_layout, seed=seed + i)
-            for i in range(1, options.readings)
-        )
         if options.prior is not None:
-            for layer in (self.classify, *self.further):
-                nn.init.constant_(layer.bias, math.log(options.prior / (1 - options.prior)))
+            nn.init.constant_(self.classify.bias, math.log(options.prior / (1 - options.prior)))
         self.branch = None
         if options.branch != "none":
             parts = options.branch.split("+")
@@ -158,13 +154,8 @@ class MLDecoderPlus(MLDecoder):
 
     def _classified(self, decoded: Tensor) -> Tensor:
         """Logits of the queries' answers, by product or by angle."""
-        if not self.further:
-            return self._read(self.classify, decoded)
-        readings = [self._read(layer, decoded) for layer in (self.classify, *self.further)]
-        return torch.stack(readings).mean(dim=0)
-
-    def _read(self, layer: GroupLinear, decoded: Tensor) -> Tensor:
         logits: Tensor
+        layer = self.classify
         if self.scale is None:
             logits = layer(decoded)
             return logits

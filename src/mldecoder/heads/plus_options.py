@@ -14,7 +14,7 @@ Branch = Literal["none", "mean", "max", "mean+max"]
 
 @dataclass(frozen=True)
 class PlusOptions:
-    """Each option is off by default and independent of the others.
+    """Each option but the branch is off by default, and independent of the others.
 
     Args:
         norm: ``"pre"`` norms what goes into attention and feed-forward, and the sum at the end; ``"post"`` norms
@@ -32,8 +32,6 @@ class PlusOptions:
             average pooling), their ``"max"`` (the token where a class scores most), or both.
         branch_drop: Probability in training that a picture goes without the branch.
         cosine: Classes are read off by the angle between answer and class weight, times a learnt scale.
-        readings: How many queries a class is read off: with more than one, the classes are dealt out to the queries
-            that often, each time by another random deal, and a class has the mean of its logits.
         prior: The probability that every class has before training, by its bias; 0.5 where nothing is said.
     """
 
@@ -45,10 +43,9 @@ class PlusOptions:
     token_norm: bool = False
     token_dropout: float = 0.0
     query_drop: float = 0.0
-    branch: Branch = "none"
+    branch: Branch = "mean+max"
     branch_drop: float = 0.0
     cosine: bool = False
-    readings: int = 1
     prior: float | None = None
 
     def __post_init__(self) -> None:
@@ -60,8 +57,6 @@ class PlusOptions:
             value = getattr(self, name)
             if not 0 <= value < 1:
                 raise ConfigError(f"{name} must be at least 0 and below 1, got {value}.")
-        if self.readings < 1:
-            raise ConfigError(f"readings must be at least 1, got {self.readings}.")
         if self.prior is not None and not 0 < self.prior < 1:
             raise ConfigError(f"prior must be above 0 and below 1, got {self.prior}.")
         if self.branch_drop and self.branch == "none":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mldecoder.errors import ConfigError
 from mldecoder.reproduce.choose import inner_split
-from mldecoder.reproduce.plan import Job, Wish, plan
+from mldecoder.reproduce.plan import Job, Wish, plan, slug
 from mldecoder.reproduce.registry import find_table
 from mldecoder.reproduce.report import Origin, command_of, write_report
 from mldecoder.reproduce.results import Record, Results
@@ -106,7 +106,7 @@ def reproduce(
         summary, records = _so_far(table, wish, jobs, results)
         device = ", ".join(dict.fromkeys(record.device for record in records)) or "nothing yet"
         origin = Origin(command_of(table.name, _told(wish, summary)), commit or _commit(), hardware or device)
-        stem = f"{table.name}-choice" if choose else table.name
+        stem = "-".join([table.name, *([slug(backbone)] if backbone else []), *(["choice"] if choose else [])])
         files += write_report(summary, wish, origin, home, stem)
         if write is not None:
             files += write_report(summary, wish, origin, Path(write), f"reproduce-{stem}")

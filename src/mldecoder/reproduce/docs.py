@@ -8,7 +8,7 @@ from typing import Any
 
 from mldecoder.errors import DataError
 from mldecoder.reproduce.registry import TABLES
-from mldecoder.reproduce.report import asked_on, paper_number, table_lines
+from mldecoder.reproduce.report import asked_on, claims_of, paper_number, table_lines
 from mldecoder.reproduce.sources import SOURCES
 from mldecoder.reproduce.table import Table
 
@@ -59,7 +59,8 @@ def page(benchmarks: Path, link: str = "../benchmarks") -> str:
             "",
             *([] if table.ours else [f"In the paper: {table.source}.", ""]),
         ]
-        lines += _own(table, made[table.name], link) if table.name in made else _paper_only(table)
+        lines += _own(made[table.name], link, f"reproduce-{table.name}") if table.name in made else _paper_only(table)
+        lines += _variants(table, benchmarks, link)
         lines += _others(table, benchmarks, link)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -76,7 +77,7 @@ def write_page(benchmarks: Path, file: Path) -> None:
 
 
 def _verdict_lines(made: dict[str, dict[str, Any]]) -> list[str]:
-    claims = [(name, claim) for name, content in made.items() for claim in content["claims"]]
+    claims = [(name, claim) for name, content in made.items() for claim in claims_of(content)]
     if not claims:
         return []
     lines = ["## What agrees and what does not", "", "| table | budget | the claim | here |", "|---|---|---|---|"]
@@ -91,13 +92,25 @@ def _anchor(name: str) -> str:
     return kept.replace(" ", "-")
 
 
-def _own(table: Table, content: dict[str, Any], link: str) -> list[str]:
-    stem = f"reproduce-{table.name}"
+def _own(content: dict[str, Any], link: str, stem: str) -> list[str]:
     lines = [asked_on(content), "", *table_lines(content), ""]
-    lines += [f"- {claim['claim']}: **{claim['verdict']}**." for claim in content["claims"]]
+    lines += [f"- {claim['claim']}: **{claim['verdict']}**." for claim in claims_of(content)]
     lines += ["", content["note"], ""] if content["note"] else [""]
-    picture = f"![{table.name}]({link}/{stem}.png)"
+    picture = f"![{stem.removeprefix('reproduce-')}]({link}/{stem}.png)"
     return [*lines, picture, "", f"{_made_by(content)} Settings: [{stem}.md]({link}/{stem}.md).", ""]
+
+
+def _variants(table: Table, benchmarks: Path, link: str) -> Iterator[str]:
+    """The same table with another backbone, or as it was chosen on a part of the training pictures."""
+    for file in sorted(benchmarks.glob(f"reproduce-{table.name}-*.json")):
+        content = _read(file)
+        if content is None or content["table"] != table.name:
+            continue
+        yield from [
+            "### " + ("On " + content["data"] if file.stem.endswith("-choice") else f"With {content['backbone']}"),
+            "",
+        ]
+        yield from _own({**content, "note": ""}, link, file.stem)
 
 
 def _paper_only(table: Table) -> list[str]:

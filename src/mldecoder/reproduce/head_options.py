@@ -31,13 +31,13 @@ def read_options() -> Table:
         source=OURS,
         data="coco",
         kind="multi-label",
-        metrics=("mAP", "GMAC", "img/s"),
+        metrics=("mAP", "GMAC"),
         base=base,
         rows=rows,
         claims=tuple(Claim(f"{row.name} beats {base}", row.name, base, "above") for row in rows[1:]),
         full=COCO,
         note=(
             "Choose with --choose, which scores on a fifth of the training part, and then measure without it, once. "
-            "img/s are those of training, and compare only where runs did not share the machine."
+            "What training costs in time is in benchmarks/head-options-time.md."
         ),
     )

@@ -15,7 +15,7 @@ __all__ = ["measure"]
 
 
 def measure(job: Job, run: Path) -> dict[str, float]:
-    """Multiply-adds and what the job asks for, of the weights that the figures are of: averaged ones where there are."""
+    """Multiply-adds and what the job asks for, of the weights that the figures are of: averaged ones if there are."""
     from mldecoder.model import load
 
     model = load(next((run / name for name in ("ema", "last") if (run / name).is_dir()), run))

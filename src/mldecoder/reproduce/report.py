@@ -13,7 +13,17 @@ from mldecoder.reproduce.plan import Wish, portable
 from mldecoder.reproduce.summary import Line, Summary
 from mldecoder.reproduce.table import OURS
 
-__all__ = ["Origin", "asked_on", "command_of", "document", "markdown", "paper_number", "table_lines", "write_report"]
+__all__ = [
+    "Origin",
+    "asked_on",
+    "claims_of",
+    "command_of",
+    "document",
+    "markdown",
+    "paper_number",
+    "table_lines",
+    "write_report",
+]
 
 
 @dataclass(frozen=True)
@@ -79,9 +89,9 @@ def markdown(content: dict[str, Any]) -> str:
     source = "" if content["source"] == OURS else f"In the paper: {content['source']}. "
     lines = [f"# {content['title']}", "", f"{source}{asked_on(content)}"]
     lines += ["", *table_lines(content), ""]
-    if content["claims"]:
-        lines += ["What the paper reads off it:", ""]
-        lines += [f"- {claim['claim']}: **{claim['verdict']}**." for claim in content["claims"]]
+    if tested := claims_of(content):
+        lines += ["What it says:" if content["source"] == OURS else "What the paper reads off it:", ""]
+        lines += [f"- {claim['claim']}: **{claim['verdict']}**." for claim in tested]
         lines.append("")
     if content["note"]:
         lines += [content["note"], ""]
@@ -94,6 +104,12 @@ def markdown(content: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def claims_of(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """The claims worth telling: all of the paper's, and of our own those that were tested."""
+    own = content["source"] == OURS
+    return [claim for claim in content["claims"] if not own or claim["outcome"] != "not run"]
 
 
 def asked_on(content: dict[str, Any]) -> str:
@@ -111,7 +127,8 @@ def asked_on(content: dict[str, Any]) -> str:
 
 def table_lines(content: dict[str, Any]) -> list[str]:
     """The rows as a Markdown table."""
-    rows, metric, base = content["rows"], content["metric"], content["base"]
+    metric, base = content["metric"], content["base"]
+    rows = [row for row in content["rows"] if row["metrics"]] or content["rows"]  # not those without any figure
     columns: dict[str, list[str]] = {"row": [row["row"] for row in rows]}
     for name in [metric, *(name for name in _metrics(rows) if name != metric)]:
         own = [row["metrics"].get(name, {}) for row in rows]

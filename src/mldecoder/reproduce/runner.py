@@ -35,7 +35,7 @@ def run_jobs(jobs: Sequence[Job], results: Results, *, parallel: int = 1, watch:
     """
     if parallel < 1:
         raise ConfigError(f"--parallel must be at least 1, got {parallel}.")
-    waiting = []
+    waiting: list[Job] = []
     for job in jobs:
         if results.find(job.key) is not None:
             watch(job, "done before")
