@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from safetensors.torch import load_file
 
 import mldecoder as mld
 from mldecoder.errors import ConfigError, DataError, MLDecoderError, TrainingError
+from mldecoder.training.checkpoint import CheckpointFile, Progress
 from tests.cli import command, environment, run
 
 TINY = [
@@ -100,6 +102,22 @@ def test_resuming_a_finished_run_changes_nothing(finished: Path, tmp_path: Path)
     shutil.copytree(finished, copy)
     mld.train(output=copy, resume=True, quiet=True)
     assert _figures(copy) == _figures(finished)
+
+
+def test_weights_are_saved_as_often_as_asked_for_and_after_the_last_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved, save = list[int](), CheckpointFile.save
+
+    def noted(store: CheckpointFile, progress: Progress, parts: dict[str, Any]) -> None:
+        saved.append(progress.epoch)
+        save(store, progress, parts)
+
+    monkeypatch.setattr(CheckpointFile, "save", noted)
+    words = [*TINY, "training.epochs=3", "training.save_every=2"]
+    mld.train(recipe="scenes", output=tmp_path / "run", overrides=words, quiet=True)
+    assert saved == [2, 3]
+    assert (tmp_path / "run" / "last" / "model.safetensors").is_file()
 
 
 def test_goes_end_like_one_step(tmp_path: Path) -> None:
