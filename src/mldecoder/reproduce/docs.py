@@ -37,8 +37,8 @@ _WHY: dict[str, str] = {  # as far as known, for the small budget; figures stand
     ),
     "zsl-groups": (
         "Groups are better here, and worse in the paper. In full decoding every class is read off by the same "
-        "projection, as in the paper, and only its query knows its word; in a group it is read off by its word as well. "
-        "With 63 trained words that seems to help more than sharing a query costs; the paper has 925."
+        "projection, as in the paper, and only its query knows its word; in a group it is read off by its word as "
+        "well. With 63 trained words that seems to help more than sharing a query costs; the paper has 925."
     ),
     "head-options": (
         "Calm epochs show what crops cut away: a crop keeps all labels of its picture, also of objects that are no "
