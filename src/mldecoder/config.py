@@ -6,7 +6,6 @@ Sections are frozen and refuse unknown keys, naming the nearest known one. Recip
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -14,7 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import nn
 
-from mldecoder.errors import ConfigError
+from mldecoder.errors import ConfigError, did_you_mean
 from mldecoder.heads import GlobalAveragePool, MLDecoder, TransformerDecoder, ZeroShotMLDecoder
 from mldecoder.heads.decoder import Decoder
 from mldecoder.heads.groups import GroupLayout, placeholder
@@ -314,8 +313,7 @@ def _first_problem(section: type[Section], error: ValidationError) -> str:
     path = [part for part in loc if part not in HEAD_CONFIGS]  # the kind of a head is not a key
     if problem["type"] == "extra_forbidden":
         known = _fields_at(section, loc[:-1])
-        near = get_close_matches(path[-1], known, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(sorted(known))}."
+        hint = did_you_mean(path[-1], known, f"Known keys: {', '.join(sorted(known))}.")
         return f"unknown key {'.'.join(path)!r}. {hint}"
     where = ".".join(path) or "the config"
     if problem["type"] == "value_error":  # one of our own sentences

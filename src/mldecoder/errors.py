@@ -3,6 +3,9 @@
 Every message is one line: the rule, the value that broke it, and the way out.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 __all__ = [
     "BackboneError",
     "CheckpointError",
@@ -12,6 +15,7 @@ __all__ = [
     "MLDecoderError",
     "StorageError",
     "TrainingError",
+    "did_you_mean",
 ]
 
 
@@ -45,3 +49,14 @@ class BackboneError(MLDecoderError):
 
 class TrainingError(MLDecoderError):
     """Training cannot start, or cannot go on."""
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The end of a message about an unknown word: the known one that is nearest, or what to say where none is near.
+
+    Example:
+        >>> did_you_mean("epoch", ["epochs", "seed"])
+        "Did you mean 'epochs'?"
+    """
+    near = get_close_matches(word, list(known), n=1)
+    return f"Did you mean {near[0]!r}?" if near else otherwise

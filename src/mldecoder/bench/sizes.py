@@ -1,9 +1,8 @@
 """Sizes as people write them: ``16GiB``, ``7x7``, ``100,1000``."""
 
 import re
-from difflib import get_close_matches
 
-from mldecoder.errors import ConfigError
+from mldecoder.errors import ConfigError, did_you_mean
 
 __all__ = ["known", "parse_batch", "parse_bytes", "parse_grid", "parse_numbers", "show_bytes", "words"]
 
@@ -81,6 +80,5 @@ def words(text: str) -> tuple[str, ...]:
 def known(name: str, names: tuple[str, ...], what: str) -> None:
     """Refuse a name that is none of ``names``, and say which is nearest."""
     if name not in names:
-        near = get_close_matches(name, names, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
+        hint = did_you_mean(name, names, f"Known: {', '.join(names)}.")
         raise ConfigError(f"Unknown {what} {name!r}. {hint}")

@@ -1,13 +1,12 @@
 """Which column of a table is what: path, split, labels."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mldecoder.data.cells import is_flag, text_of
 from mldecoder.data.layout import part_of
 from mldecoder.data.options import DataOptions
-from mldecoder.errors import DataError
+from mldecoder.errors import DataError, did_you_mean
 
 __all__ = ["Columns", "Table", "understand"]
 
@@ -115,8 +114,7 @@ def understand(table: Table, options: DataOptions, where: str) -> Columns:
 def _named(names: list[str], asked: str | None, known: Sequence[str], what: str, where: str) -> str | None:
     if asked is not None:
         if asked not in names:
-            near = difflib.get_close_matches(asked, names, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It has {_few(names)}."
+            hint = did_you_mean(asked, names, f"It has {_few(names)}.")
             raise DataError(f"data.{what}_column must be a column of {where}, got {asked!r}. {hint}")
         return asked
     return _first(names, known)

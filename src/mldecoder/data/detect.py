@@ -23,7 +23,7 @@ from mldecoder.data.dataset import Dataset
 from mldecoder.data.options import DataOptions
 from mldecoder.data.remote import is_url
 from mldecoder.data.split import split_off
-from mldecoder.errors import ConfigError, DataError
+from mldecoder.errors import ConfigError, DataError, did_you_mean
 
 __all__ = ["FORMATS", "DataOptions", "open_dataset", "split_off"]
 
@@ -79,8 +79,7 @@ def open_dataset(
             raise ConfigError(f"At an address only packed shards are read, not {format}. Pack them: mldecoder shard.")
         return indexed_shards.read_url(str(path), chosen)
     if format is not None and format not in FORMATS:
-        near = difflib.get_close_matches(format, FORMATS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(FORMATS)}."
+        hint = did_you_mean(format, FORMATS, f"Known: {', '.join(FORMATS)}.")
         raise ConfigError(f"Unknown data format {format!r}. {hint}")
     place = Path(str(path).removeprefix("file://")).expanduser()
     if not place.exists() and not shards.find(place):

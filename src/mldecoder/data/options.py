@@ -1,13 +1,12 @@
 """What a user may say about data; every value has a default that needs no thought."""
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast, get_args, get_type_hints
 
 from mldecoder.data.dataset import Task
-from mldecoder.errors import ConfigError
+from mldecoder.errors import ConfigError, did_you_mean
 
 __all__ = ["DataOptions"]
 
@@ -80,8 +79,7 @@ class DataOptions:
         values = dict(cast("Mapping[str, object]", options or {}))
         for key in values:
             if key not in names:
-                near = difflib.get_close_matches(key, names, n=1)
-                hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
+                hint = did_you_mean(key, names, f"Known: {', '.join(names)}.")
                 raise ConfigError(f"Unknown data option {key!r}. {hint}")
         if isinstance(values.get("nus_labels"), int):
             values["nus_labels"] = str(values["nus_labels"])  # as YAML reads 925

@@ -1,6 +1,5 @@
 """Which labels are never trained: a list, a file, or a split that comes with the data."""
 
-import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 
 from mldecoder.data import scenes
 from mldecoder.data.dataset import ImageSet
-from mldecoder.errors import ConfigError
+from mldecoder.errors import ConfigError, did_you_mean
 
 __all__ = ["hold_out", "named_labels"]
 
@@ -27,8 +26,7 @@ def named_labels(wish: str | Sequence[str], train: ImageSet, option: str = "data
     names = _named(wish, train, option) if isinstance(wish, str) else list(wish)
     for name in names:
         if name not in train.labels:
-            near = difflib.get_close_matches(name, train.labels, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"They begin with {', '.join(train.labels[:3])}."
+            hint = did_you_mean(name, train.labels, f"They begin with {', '.join(train.labels[:3])}.")
             raise ConfigError(f"{option} must name labels of the data, got {name!r}. {hint}")
     chosen = tuple(label for label in train.labels if label in set(names))
     if not chosen or len(chosen) == len(train.labels):

@@ -6,7 +6,6 @@ Shapes: b batch, k labels asked for, h and w height and width.
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Literal
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from mldecoder.data.transforms import evaluation_transform, normalise
-from mldecoder.errors import ConfigError, DataError
+from mldecoder.errors import ConfigError, DataError, did_you_mean
 from mldecoder.heads import ZeroShotMLDecoder
 from mldecoder.model import Classifier
 from mldecoder.predict.ahead import default_workers, in_order, quiet_pillow
@@ -199,8 +198,7 @@ def choose_labels(
     place = {label: i for i, label in enumerate(model.labels)}
     for name in names:
         if name not in place:
-            near = get_close_matches(name, place, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It has {len(place)}, such as {model.labels[0]!r}."
+            hint = did_you_mean(name, place, f"It has {len(place)}, such as {model.labels[0]!r}.")
             raise ConfigError(f"The model has no label {name!r}. {hint}")
     return names, torch.tensor([place[name] for name in names]), None
 

@@ -1,7 +1,6 @@
 """Find, read and override recipes."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import yaml
 
 from mldecoder.config import parse
-from mldecoder.errors import ConfigError
+from mldecoder.errors import ConfigError, did_you_mean
 from mldecoder.recipes.recipe import Recipe
 
 __all__ = ["list_recipes", "load_recipe", "override"]
@@ -57,8 +56,7 @@ def _read(name: str) -> tuple[dict[str, Any], str]:
             raise ConfigError(f"There is no recipe file {name}.")
         text, where = Path(name).read_text(encoding="utf-8"), name
     else:
-        near = get_close_matches(name, list_recipes(), n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(list_recipes())}; or pass a .yaml file."
+        hint = did_you_mean(name, list_recipes(), f"Known: {', '.join(list_recipes())}; or pass a .yaml file.")
         raise ConfigError(f"Unknown recipe {name!r}. {hint}")
     try:
         data = yaml.safe_load(text)

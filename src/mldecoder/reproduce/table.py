@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from mldecoder.errors import ConfigError
+from mldecoder.errors import ConfigError, did_you_mean
 
 __all__ = ["BUDGETS", "OURS", "Budget", "Claim", "Kind", "Row", "Setting", "Table"]
 
@@ -140,7 +140,8 @@ class Table:
     def row(self, name: str) -> Row:
         """A row by its name."""
         if name not in self._by_name:
-            raise ConfigError(f"{self.name} has no row {name!r}. It has {', '.join(self._by_name)}.")
+            hint = did_you_mean(name, self._by_name, f"It has {'; '.join(self._by_name)}.")
+            raise ConfigError(f"{self.name} has no row {name!r}. {hint}")
         return self._by_name[name]
 
     def run_rows(self, budget: Budget) -> list[Row]:
