@@ -25,8 +25,8 @@ from mldecoder.data.shard_cache import locked
 from mldecoder.data.shard_writer import PackSettings, pack
 from mldecoder.data.split import split_off
 from mldecoder.errors import StorageError
-from mldecoder.training.api import _source
 from mldecoder.training.loading import Batch, training_batches
+from mldecoder.training.opening import source_of
 from mldecoder.training.order import EpochBatches
 from tests.cli import command, environment, run
 from tests.data.served import Served, served
@@ -146,7 +146,7 @@ def test_training_from_an_address_is_training_from_the_folder(packed: Path, site
 
 
 def test_an_address_goes_through_untouched() -> None:
-    assert _source("s3://bucket//shards/?a=../b") == "s3://bucket//shards/?a=../b"
+    assert source_of("s3://bucket//shards/?a=../b") == "s3://bucket//shards/?a=../b"
 
 
 def test_a_validation_part_can_be_split_off_packed_shards(packed: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 
-from mldecoder.data.dataset import Dataset, ImageSet
-from mldecoder.data.detect import open_dataset
-from mldecoder.data.remote import is_url
-from mldecoder.data.split import split_off
-from mldecoder.data.unseen import hold_out, named_labels
 from mldecoder.errors import ConfigError
 from mldecoder.heads.split_training import split_layers
 from mldecoder.model import Classifier, load
@@ -29,6 +24,7 @@ from mldecoder.training.console import Display
 from mldecoder.training.folder import RunFolder
 from mldecoder.training.loop import Trainer
 from mldecoder.training.meeting import meet
+from mldecoder.training.opening import held_out, opened, parts_of, source_of
 from mldecoder.training.order import seed_everything
 from mldecoder.training.overfit import overfit
 from mldecoder.training.report import ReportData, write_report
@@ -89,11 +85,11 @@ def train(
     folder, source, chosen = _prepare(data, recipe, output, init_from, overrides, resume=resume)
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process and not quiet)
-    dataset = _opened(source, chosen, display)
+    dataset = opened(source, chosen, display)
     for note in dataset.notes:
         display.say(f"Note: {note}")
-    train_set, val_set = _parts(dataset, chosen, display)
-    train_set, val_set, unseen = _held_out(train_set, val_set, chosen, display)
+    train_set, val_set = parts_of(dataset, chosen, display)
+    train_set, val_set, unseen = held_out(train_set, val_set, chosen, display)
     if unseen:  # by name, so that a run needs no file to be evaluated or to go on
         chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"unseen": unseen})})
     findings = check(train_set, val_set, chosen, dataset.task)
@@ -116,7 +112,7 @@ def train(
             display.say(_standing(trainer.progress, chosen))
         with display:
             progress = trainer.run()
-        notes = [*findings.warnings, *trainer.broken.report("training")]
+        notes = [*findings.warnings, *trainer.broken.trained.report("training")]
         return _finish(trainer, progress, notes, compare or {})
     except KeyboardInterrupt:
         display.say(f"Stopped. Go on with: mldecoder train --resume --output {folder.path}")
@@ -147,7 +143,7 @@ def evaluate(
         if folder.settings.is_file():
             own, recipe = folder.read()
             source, chosen = data or own, _overridden(recipe, overrides)
-            data = None if data is None or _source(data) == own else data
+            data = None if data is None or source_of(data) == own else data
         model = load(model)
     if any(words.startswith("text.neighbour") for words in overrides):
         model = deepcopy(model)
@@ -156,8 +152,8 @@ def evaluate(
         raise ConfigError("Say what to evaluate on: pass --data.")
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process and not quiet)
-    dataset = _opened(source, chosen, display)
-    part = _parts(dataset, chosen, display)[1] if source != data else dataset.val or dataset.train
+    dataset = opened(source, chosen, display)
+    part = parts_of(dataset, chosen, display)[1] if source != data else dataset.val or dataset.train
     missing = [label for label in part.labels if label not in model.labels]
     if missing and model.zero_shot:
         display.say(f"Note: {len(missing)} labels of the data ({missing[0]}, ...) are new to the model: asked by word.")
@@ -186,12 +182,12 @@ def overfit_batch(
     overrides: Sequence[str] = (),
 ) -> bool:
     """See whether the model can learn one batch by heart, and say so; nothing is written."""
-    source = _source(data)
+    source = source_of(data)
     chosen = choose_recipe(recipe, source, init_from, overrides)
     accelerator = _accelerator(chosen)
     display = Display(accelerator.is_main_process)
-    dataset = _opened(source, chosen, display)
-    train_set = _held_out(dataset.train, dataset.train, chosen, display)[0]
+    dataset = opened(source, chosen, display)
+    train_set = held_out(dataset.train, dataset.train, chosen, display)[0]
     seed_everything(chosen.training.seed)
     model = build_model(chosen, train_set.labels, dataset.task, display)
     with display:
@@ -217,7 +213,7 @@ def _prepare(
         if overrides or any(word is not None for word in (data, recipe, init_from)):
             raise ConfigError("--resume goes on with the run as it is: leave out every option but --output.")
         return folder, source, chosen
-    source = _source(data)
+    source = source_of(data)
     chosen = choose_recipe(recipe, source, init_from, overrides)
     name = output or Path("runs") / f"{Path(source).stem or 'data'}-{datetime.now().astimezone():%Y%m%d-%H%M%S}"
     return RunFolder(name), source, chosen
@@ -237,30 +233,6 @@ def _overridden(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     return override(recipe.model_dump(mode="json"), overrides, recipe.name) if overrides else recipe
 
 
-def _source(data: str | Path | None) -> str:
-    """What to open; a path in full, so that a run can be resumed from another folder."""
-    if data is None:
-        return "scenes"
-    if is_url(data):
-        return str(data)
-    path = Path(data).expanduser()
-    return str(path.resolve()) if path.exists() and str(data) != "scenes" else str(data)
-
-
-def _opened(source: str | Path, recipe: Recipe, display: Display) -> Dataset:
-    """The dataset, read as the recipe wishes; says what was found."""
-    task = {} if recipe.data.task is None else {"task": recipe.data.task}
-    dataset = open_dataset(source, options=recipe.data.options | task)
-    display.say(f"Data: {dataset.description}.")
-    if recipe.data.leave_out is not None:
-        gone = set(named_labels(recipe.data.leave_out, dataset.train, "data.leave_out"))
-        kept = [label for label in dataset.labels if label not in gone]
-        val = None if dataset.val is None else dataset.val.keep_labels(kept)
-        dataset = replace(dataset, train=dataset.train.keep_labels(kept), val=val)
-        display.say(f"Left out: {len(gone)} labels, {len(kept)} remain.")
-    return dataset
-
-
 def _accelerator(recipe: Recipe) -> Accelerator:
     wish = recipe.training.precision
     if wish == "auto":
@@ -268,29 +240,6 @@ def _accelerator(recipe: Recipe) -> Accelerator:
     precision = "no" if wish == "fp32" else wish
     meet()
     return Accelerator(mixed_precision=precision, cpu=not torch.accelerator.is_available())
-
-
-def _parts(dataset: Dataset, recipe: Recipe, display: Display) -> tuple[ImageSet, ImageSet]:
-    """The data's own validation part, or one split off."""
-    if dataset.val is not None:
-        return dataset.train, dataset.val
-    train_set, val_set = split_off(dataset.train, recipe.data.val_fraction, recipe.training.seed)
-    display.say(f"No validation part in the data: {len(val_set):,} pictures split off, {len(train_set):,} to train on.")
-    return train_set, val_set
-
-
-def _held_out(
-    train_set: ImageSet, val_set: ImageSet, recipe: Recipe, display: Display
-) -> tuple[ImageSet, ImageSet, tuple[str, ...]]:
-    """Both parts without what is never trained, or with it behind the rest, and the names of that."""
-    if recipe.data.unseen is None:
-        return train_set, val_set, ()
-    if train_set.task == "single-label":
-        raise ConfigError("data.unseen is for pictures with several labels, this data has one. Leave it out.")
-    unseen = named_labels(recipe.data.unseen, train_set, "data.unseen")
-    some = ", ".join(unseen[:5]) + (", ..." if len(unseen) > 5 else "")
-    display.say(f"Zero-shot: {len(train_set.labels) - len(unseen)} labels are trained, {len(unseen)} never ({some}).")
-    return *hold_out(train_set, val_set, unseen), unseen
 
 
 def _described(model: Classifier) -> str:

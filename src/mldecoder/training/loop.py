@@ -10,22 +10,22 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 from torch import Tensor
 
 from mldecoder.data.dataset import ImageSet
-from mldecoder.data.images import BrokenLog, TorchImages, why_broken
+from mldecoder.data.images import TorchImages
 from mldecoder.data.transforms import AugmentConfig, normalise, training_transform
 from mldecoder.errors import CheckpointError, TrainingError
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
+from mldecoder.training.broken import BrokenPictures
 from mldecoder.training.checkpoint import CheckpointFile, Progress, Store
 from mldecoder.training.console import Display
 from mldecoder.training.ema import Ema
 from mldecoder.training.folder import RunFolder
 from mldecoder.training.grouped import grouped_training
 from mldecoder.training.kept import keep_pictures
-from mldecoder.training.loading import Batch, note_broken, training_batches, workers_for
+from mldecoder.training.loading import Batch, training_batches, workers_for
 from mldecoder.training.mix import mix
 from mldecoder.training.norms import settle_norms
 from mldecoder.training.optim import build_optimiser, build_schedule
@@ -90,7 +90,7 @@ class Trainer:
             )
             for augment in (recipe.augment, recipe.augment.calmed())
         )
-        self.broken, self.val_broken = images.broken_log(), BrokenLog(recipe.data.max_broken, total=len(val))
+        self.broken = BrokenPictures(train, val, recipe.data.max_broken, accelerator, display)
         workers = workers_for(train, accelerator.device, recipe.data.workers)
         self.kept = keep_pictures(train, val, recipe, self.preprocessing, self.order, accelerator)
         if self.kept is not None:
@@ -143,7 +143,7 @@ class Trainer:
                 f"{other} was not written with training.parallel={self.settings.parallel}. Put it back."
             )
         self.progress = found or self.progress
-        self.broken.add_all(self.progress.broken)
+        self.broken.trained.add_all(self.progress.broken)
 
     def evaluation_batches(self) -> Iterator[Batch] | None:
         """This process's share of the validation pictures where they are kept; None where they are read anew."""
@@ -220,7 +220,7 @@ class Trainer:
         self.time_to_save = bool(late_too > 0)
         for number, (loss, (_, goes)) in enumerate(zip(losses, waiting, strict=True)):
             for batch in goes:
-                self._say(note_broken(batch, self.train_set, self.broken))
+                self.broken.note(batch)
             if not torch.isfinite(loss):
                 raise TrainingError(self._not_finite(float(loss), goes, epoch, step - len(waiting) + number + 1))
         waiting.clear()
@@ -237,7 +237,7 @@ class Trainer:
 
     def _finish_epoch(self, epoch: int) -> None:
         progress = self.progress
-        self._share_broken(first=epoch == 0)
+        self.broken.share(self._unread() if epoch == 0 else ())
         row: dict[str, float] = {
             "epoch": epoch + 1,
             "loss": progress.loss_sum / self.order.steps,
@@ -285,7 +285,7 @@ class Trainer:
             )
             self.parallel.evaluated(model)
             result = self.parallel.agree(result)
-            self._say(self.val_broken.add_all(scores.broken.reasons))
+            self.broken.note_validation(scores.broken.reasons)
             found |= {prefix + key: value for key, value in result.items()}
             if result[metric] > self.progress.best:
                 self.progress.best = result[metric]
@@ -294,31 +294,17 @@ class Trainer:
                 self.parallel.save(model, self.folder.best)
         return found
 
-    def _share_broken(self, first: bool) -> None:
-        """Tell all processes which pictures are broken.
-
-        After the first epoch those that filled no step are looked at too: a run that is to end for too many broken
-        pictures ends here and not epochs later. With repeated augmentation that is a sample.
-        """
-        if first:
-            rank, world = self.accelerator.process_index, self.accelerator.num_processes
-            rest = self.order.left_out()[: self.settings.batch_size][rank::world]
-            reasons = {self.train_set.pictures.name(i): why_broken(self.train_set, i) for i in rest}
-            self._say(self.broken.add_all({name: reason for name, reason in reasons.items() if reason}))
-        if self.accelerator.num_processes > 1:
-            for theirs in gather_object([self.broken.reasons]):
-                self._say(self.broken.add_all(theirs))
-
-    def _say(self, lines: list[str]) -> None:
-        for line in lines:
-            self.display.say(line)
+    def _unread(self) -> list[int]:
+        """This process's share of what filled no step of the first epoch; with repeated augmentation a sample."""
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        return self.order.left_out()[: self.settings.batch_size][rank::world]
 
     def _minutes(self) -> float:
         """How long ago the last checkpoint was."""
         return (time.monotonic() - self.saved_at) / 60
 
     def _save_checkpoint(self) -> None:
-        self.progress.broken = self.broken.reasons
+        self.progress.broken = self.broken.trained.reasons
         self.parallel.agree_on_buffers(self.plain)
         if self.ema is not None:
             self.parallel.agree_on_buffers(self.ema.model)
