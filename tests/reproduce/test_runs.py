@@ -15,7 +15,7 @@ from mldecoder.reproduce.api import Reproduced, reproduce
 from mldecoder.reproduce.job import job_from, job_to, run_job
 from mldecoder.reproduce.plan import Job, Wish, plan
 from mldecoder.reproduce.registry import find_table
-from mldecoder.reproduce.results import Results
+from mldecoder.reproduce.results import Record, Results
 from mldecoder.reproduce.runner import run_jobs
 from mldecoder.training.folder import RunFolder
 from tests.cli import command, environment
@@ -209,7 +209,7 @@ def test_ctrl_c_ends_the_processes_and_the_same_command_goes_on(tmp_path: Path) 
         text=True,
         start_new_session=True,
     )
-    while len(list(tmp_path.glob("runs/*/checkpoint.pt"))) < 2:
+    while len({file.resolve() for file in tmp_path.glob("runs/*/checkpoint.pt")}) < 2:  # runs/last is a link
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)  # the main process alone: it ends the others
@@ -224,3 +224,20 @@ def test_ctrl_c_ends_the_processes_and_the_same_command_goes_on(tmp_path: Path) 
     )
     assert again.returncode == 0, again.stderr
     assert len(Results(tmp_path / "results.json").read()) == 2
+
+
+def test_rows_with_the_same_settings_are_trained_once_and_both_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[str] = []
+
+    def made_up(job: Job, *, quiet: bool) -> Record:
+        trained.append(job.row)
+        facts = (job.table, job.row, job.seed, job.budget, job.data_name, job.recipe, job.overrides, None)
+        return Record(job.key, *facts, {"mAP": 50.0}, 1.0, "0", f"a device, quiet={quiet}")
+
+    monkeypatch.setattr("mldecoder.reproduce.runner.run_job", made_up)
+    rows = ("GAP", "GAP, no cutout or mixup")  # drawn pictures have neither anyway
+    found = reproduce("heads-coco", seeds=1, rows=rows, output=tmp_path).summary
+    assert trained == ["GAP"]
+    assert [found.line(row).mean("mAP") for row in rows] == [50.0, 50.0]

@@ -115,15 +115,15 @@ def reproduce(
 
 def _so_far(table: Table, wish: Wish, jobs: Sequence[Job], results: Results) -> tuple[Summary, list[Record]]:
     """The table with what this call and earlier ones in the same settings have done."""
-    every = {job.key: job for job in jobs}
+    every = {(job.row, job.key): job for job in jobs}  # rows can come to the same settings
     if table.method == "train":
         seeds = max([wish.seeds, *(record.seed + 1 for record in results.read())])
         labels = _num_labels(table, wish)
         for row in table.run_rows(wish.budget):
             with suppress(ConfigError):  # of a row that was not asked for, such as weights that are not there
                 planned = plan(table, replace(wish, rows=(row.name,), seeds=seeds), labels)
-                every |= {job.key: job for job in planned}
-    records = results.of(list(every))
+                every |= {(job.row, job.key): job for job in planned}
+    records = results.of([job.key for job in every.values()])
     return summarise(table, list(every.values()), records), list(records.values())
 
 
