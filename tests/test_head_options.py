@@ -1,6 +1,7 @@
 """What the options of the head cost: the counted page, and the time of training steps."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tools import head_options
-from tools.head_options import PAGE, PAPER, TABLE, cost, main, page, settings, spread, time_rows, write
+from tools.head_options import PAGE, PAPER, TABLE, cost, main, page, settings, sure_of_median, time_rows, write
 from tools.training_step import TrainingStep, place_on, time_rounds
 
 from mldecoder.errors import ConfigError, TrainingError
@@ -37,10 +38,10 @@ def own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(backbone: str = "resnet50") -> dict[str, Any]:
     """A run as ``time`` writes it."""
-    row = {"px": 224, "batch": 64, "epochs": 15, "ms_per_step": 32.0, "pictures_per_second": 2000.0}
+    row = {"px": 224, "batch": 64, "epochs": 15, "ms_per_step": 32.0, "pictures_per_second": 2000.0, "device_ms": 25.5}
     rows = [
-        {"name": PAPER, **row, "ratio": 1.0, "low": 1.0, "high": 1.0, "ratios": [1.0]},
-        {"name": "better", **row, "ratio": 1.012, "low": 0.99, "high": 1.03, "ratios": [1.012]},
+        {"name": PAPER, **row, "ratio": 1.0, "low": 1.0, "high": 1.0, "ratios": [1.0], "device_ratio": 1.0},
+        {"name": "better", **row, "ratio": 1.012, "low": 0.99, "high": 1.03, "ratios": [1.012], "device_ratio": 1.003},
     ]
     return {
         "command": f"python -m tools.head_options time better --backbone {backbone}",
@@ -149,6 +150,7 @@ def test_rows_are_timed_beside_the_papers_head_and_that_one_beside_itself(
         assert 0 < row["low"] <= row["ratio"] <= row["high"]
         assert row["pictures_per_second"] == pytest.approx(2000 / row["ms_per_step"])
         assert (row["px"], row["batch"], row["epochs"]) == (32, 2, 15)
+        assert (row["device_ms"], row["device_ratio"]) == (None, None)  # of the CPU there is no such time
     assert f'time "branch" "{PAPER}" --backbone test_resnet' in found["command"]
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 4
@@ -181,9 +183,20 @@ def test_a_row_has_pictures_of_its_own_size_and_its_epochs_are_counted() -> None
     assert longer["ratio"] == pytest.approx(2 * longer["ms_per_step"] / paper["ms_per_step"])
 
 
-def test_the_spread_is_of_most_rounds_and_of_few_of_all() -> None:
-    assert spread([3.0, 1.0, 2.0]) == (1.0, 3.0)
-    assert spread([float(i) for i in range(1001)]) == pytest.approx((25.0, 975.0))
+@given(count=st.integers(1, 60), data=st.data())
+def test_the_median_lies_between_the_ranks_in_95_of_100_cases(count: int, data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(count)))
+    low, high = sure_of_median([float(value) for value in order])
+    rank = int(low)
+    assert high == count - 1 - rank
+    outside = 2 * sum(math.comb(count, heads) for heads in range(rank + 1)) / 2**count
+    inner = 2 * sum(math.comb(count, heads) for heads in range(rank + 2)) / 2**count
+    assert outside <= 0.05 or rank == 0
+    assert inner > 0.05 or rank + 1 > count - 2 - rank
+
+
+def test_of_few_rounds_the_median_lies_anywhere_between_them() -> None:
+    assert sure_of_median([3.0, 1.0, 2.0]) == (1.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +219,8 @@ def test_what_was_timed_becomes_a_table_of_all_backbones(tmp_path: Path) -> None
         (tmp_path / f"time-{backbone}.json").write_text(json.dumps(run(backbone)), encoding="utf-8")
     write(tmp_path, "abc", "a card", tmp_path)
     text = (tmp_path / "head-options-time.md").read_text(encoding="utf-8")
-    assert "| resnet50 | better | 224 | 15 | 32.00 | 2000 | +1.2% (-1.0% to +3.0%) |" in text
-    assert f"| tf_efficientnet_lite0 | {PAPER} | 224 | 15 | 32.00 | 2000 |  |" in text
+    assert "| resnet50 | better | 224 | 15 | 32.00 | 2000 | +1.2% (-1.0% to +3.0%) | 25.50 | +0.3% |" in text
+    assert f"| tf_efficientnet_lite0 | {PAPER} | 224 | 15 | 32.00 | 2000 |  | 25.50 |  |" in text
     assert "batch 64, bf16 on cuda, torch 2. Rows take turns, block by block: 15 rounds of 20 steps." in text
     assert "- `python -m tools.head_options time better --backbone resnet50`" in text
     assert "at commit abc on a card" in text

@@ -100,10 +100,10 @@ def time_rounds(
     return {name: runner.seconds[warm_up:] for name, runner in runners.items()}
 
 
-def device_milliseconds(step: TrainingStep, count: int = 5) -> float | None:
+def device_milliseconds(step: TrainingStep, count: int = 10) -> float | None:
     """How long the device computes in a step, summed over its kernels: the same however long it waits for the host.
 
-    None on the CPU, where there is no such difference.
+    None on the CPU, where there is no such difference, and where the kernels may not be looked at.
     """
     if not step.place.cuda:
         return None
@@ -113,7 +113,8 @@ def device_milliseconds(step: TrainingStep, count: int = 5) -> float | None:
         for _ in range(count):
             step()
         torch.cuda.synchronize()
-    return float(sum(event.self_device_time_total for event in found.key_averages())) / 1000 / count
+    total = sum(event.self_device_time_total for event in found.key_averages())  # in microseconds
+    return total / 1000 / count if total else None
 
 
 def _nothing() -> None:
