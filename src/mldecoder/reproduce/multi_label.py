@@ -106,6 +106,7 @@ _FLOPS = Table(
     data="coco",
     kind="multi-label",
     metrics=("mAP", "GMAC"),
+    against="GMAC",
     base="M, GAP",
     rows=tuple(
         Row(

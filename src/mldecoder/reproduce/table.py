@@ -102,6 +102,8 @@ class Table:
         note: What has to be said about it.
         measures: What is measured of a trained model besides multiply-adds: ``infer img/s``, ``protocols``.
         method: ``train`` a model a row, or call the ``bench``.
+        against: The metric that the first one is drawn against, for figures of the paper; their rows are named
+            ``BACKBONE, HEAD``.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Table:
     note: str = ""
     measures: tuple[str, ...] = ()
     method: Literal["train", "bench"] = "train"
+    against: str = ""
     _by_name: Mapping[str, Row] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
