@@ -66,11 +66,37 @@ def test_a_finished_table_is_not_run_again(
 
 def test_a_call_for_one_row_shows_what_earlier_calls_did(done: tuple[Path, Reproduced]) -> None:
     folder, first = done
-    again = reproduce("voc", seeds=1, rows=["ML-Decoder"], output=folder)
+    again = reproduce("voc", seeds=2, rows=["ML-Decoder"], output=folder)
     for name in ("ASL (GAP)", "ML-Decoder"):
         assert again.summary.line(name).values == first.summary.line(name).values
+    assert (first.further, again.further) == (0, 0)
     command = json.loads((folder / "voc.json").read_text())["command"]
     assert command == "mldecoder reproduce voc --budget tiny --seeds 2"
+
+
+def test_a_table_has_the_seeds_of_its_call_and_says_that_more_are_stored(done: tuple[Path, Reproduced]) -> None:
+    folder, first = done
+    again = reproduce("voc", seeds=1, rows=["ML-Decoder"], output=folder)
+    assert again.further == 1
+    for name in ("ASL (GAP)", "ML-Decoder"):
+        assert again.summary.line(name).of("mAP") == first.summary.line(name).of("mAP")[:1]
+    command = json.loads((folder / "voc.json").read_text())["command"]
+    assert command == "mldecoder reproduce voc --budget tiny --seeds 1"
+
+
+def test_rows_with_more_seeds_than_others_are_told_with_the_calls_that_made_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mldecoder.reproduce.runner.run_job", made_up)
+    reproduce("voc", seeds=1, output=tmp_path)
+    reproduce("voc", seeds=2, rows=["ML-Decoder"], output=tmp_path)
+    first, _, second = json.loads((tmp_path / "voc.json").read_text())["command"].partition(" && ")
+    assert first == "mldecoder reproduce voc --budget tiny --seeds 1"
+    assert second == "mldecoder reproduce voc --budget tiny --seeds 2 --row ML-Decoder"
+    text = (tmp_path / "voc.md").read_text()
+    assert "| row | seeds | mAP |" in text
+    assert "| ASL (GAP) | 1 | 50.00 |" in text
+    assert "| ML-Decoder | 2 | 50.00 |" in text
 
 
 def test_lost_results_are_read_from_the_runs(done: tuple[Path, Reproduced], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,6 +126,12 @@ def test_a_record_says_everything_about_its_run(done: tuple[Path, Reproduced]) -
     assert own.metrics["mAP"] == pytest.approx(history[-1]["ema_mAP"], abs=1e-4)  # the averaged weights at the end
     assert not (run / "checkpoint.pt").exists()  # a finished run is not resumed
     assert (run / "best" / "model.safetensors").is_file()
+
+
+def made_up(job: Job, *, quiet: bool) -> Record:
+    """A run without any training."""
+    facts = (job.table, job.row, job.seed, job.budget, job.data_name, job.recipe, job.overrides, None)
+    return Record(job.key, *facts, {"mAP": 50.0}, 1.0, "0", f"a device, quiet={quiet}")
 
 
 def small_jobs(folder: Path, *extra: str) -> list[Job]:
@@ -231,12 +263,11 @@ def test_rows_with_the_same_settings_are_trained_once_and_both_are_told(
 ) -> None:
     trained: list[str] = []
 
-    def made_up(job: Job, *, quiet: bool) -> Record:
+    def noted(job: Job, *, quiet: bool) -> Record:
         trained.append(job.row)
-        facts = (job.table, job.row, job.seed, job.budget, job.data_name, job.recipe, job.overrides, None)
-        return Record(job.key, *facts, {"mAP": 50.0}, 1.0, "0", f"a device, quiet={quiet}")
+        return made_up(job, quiet=quiet)
 
-    monkeypatch.setattr("mldecoder.reproduce.runner.run_job", made_up)
+    monkeypatch.setattr("mldecoder.reproduce.runner.run_job", noted)
     rows = ("GAP", "GAP, no cutout or mixup")  # drawn pictures have neither anyway
     found = reproduce("heads-coco", seeds=1, rows=rows, output=tmp_path).summary
     assert trained == ["GAP"]

@@ -131,31 +131,41 @@ def _show(console: Console, done: "Reproduced") -> None:
 
     summary = done.summary
     table = summary.table
-    grid = Grid("row", table.metric, "±", f"less {table.base} (95%)", "paper", "paper: less base", "ours less paper")
+    names = ("row", table.metric, "±", f"less {table.base} (95%)", "paper", "paper: less base", "ours less paper")
+    cells = []
     for line in summary.lines:
         found, spread, paper = line.mean(table.metric), line.spread(table.metric), line.row.paper.get(table.metric)
         if found is None and paper is None:
             continue
         difference, theirs = summary.less_base(line, table.metric), summary.paper_less_base(line, table.metric)
-        grid.add_row(
-            line.row.name,
-            "" if found is None else f"{found:.2f}",
-            "" if spread is None else f"{spread:.2f}",
-            "" if difference is None else str(difference),
-            "" if paper is None else f"{paper:g}",
-            "" if theirs is None else f"{theirs:+.2f}",
-            "" if found is None or paper is None else f"{found - paper:+.2f}",
+        cells.append(
+            (
+                line.row.name,
+                "" if found is None else f"{found:.2f}",
+                "" if spread is None else f"{spread:.2f}",
+                "" if difference is None else str(difference),
+                "" if paper is None else f"{paper:g}",
+                "" if theirs is None else f"{theirs:+.2f}",
+                "" if found is None or paper is None else f"{found - paper:+.2f}",
+            )
         )
+    told = [number for number in range(len(names)) if any(row[number] for row in cells)]  # no empty columns
+    grid = Grid(*(names[number] for number in told))
+    for row in cells:
+        grid.add_row(*(row[number] for number in told))
     console.print(grid)
     ran = [line for line in summary.lines if line.values]
-    names = dict.fromkeys(name for line in ran for name in line.values if name.startswith("mAP ("))
-    if names:  # partly labelled data, scored in every plausible way
+    scored = dict.fromkeys(name for line in ran for name in line.values if name.startswith("mAP ("))
+    if scored:  # partly labelled data, scored in every plausible way
         ways = Grid("what counts", *(line.row.name for line in ran))
-        for name in names:
+        for name in scored:
             means = [line.mean(name) for line in ran]
             ways.add_row(name[5:-1], *("" if value is None else f"{value:.2f}" for value in means))
         console.print(ways)
     for verdict in summary.verdicts:
         if verdict.outcome != "not run":
             console.print(f"- {verdict.claim.text}: {verdict.text}.", markup=False)
+    if done.further:
+        seeds = f"{done.further} further seed{'' if done.further == 1 else 's'}"
+        console.print(f"Stored beyond --seeds: {seeds}, of some rows or all.", markup=False)
     console.print("Written: " + ", ".join(str(file) for file in done.files), markup=False)

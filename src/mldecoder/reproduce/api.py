@@ -23,10 +23,14 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A table as it stands after a call, and the files that were written."""
+    """A table as it stands after a call, and the files that were written.
+
+    ``further`` is how many more seeds of its rows are stored than the call asked for.
+    """
 
     summary: Summary
     files: tuple[Path, ...]
+    further: int = 0
 
 
 def reproduce(
@@ -60,7 +64,8 @@ def reproduce(
             None is small where there is data, else tiny.
         backbone: In place of every row's own.
         init_from: A file of backbone weights, or a folder with ``BACKBONE.safetensors`` for each backbone.
-        seeds: How many, from 0 on; rows are compared seed by seed.
+        seeds: How many, from 0 on; rows are compared seed by seed. More that are stored are left out, so that the
+            table is what this call makes on any machine.
         rows: Some of the rows; all by default.
         overrides: Of every run, such as ``training.epochs=3``.
         output: The folder of runs and results; ``runs/reproduce`` by default. Tables that share it share runs
@@ -105,34 +110,53 @@ def reproduce(
     finally:  # whatever ended it, what is done is shown
         summary, records = _so_far(table, wish, jobs, results)
         device = ", ".join(dict.fromkeys(record.device for record in records)) or "nothing yet"
-        origin = Origin(command_of(table.name, _told(wish, summary)), commit or _commit(), hardware or device)
+        command = " && ".join(command_of(table.name, one) for one in _told(wish, summary))
+        origin = Origin(command, commit or _commit(), hardware or device)
         stem = "-".join([table.name, *([slug(backbone)] if backbone else []), *(["choice"] if choose else [])])
         files += write_report(summary, wish, origin, home, stem)
         if write is not None:
             files += write_report(summary, wish, origin, Path(write), f"reproduce-{stem}")
-    return Reproduced(summary, tuple(files))
+    return Reproduced(summary, tuple(files), _further(table, wish, results))
 
 
 def _so_far(table: Table, wish: Wish, jobs: Sequence[Job], results: Results) -> tuple[Summary, list[Record]]:
-    """The table with what this call and earlier ones in the same settings have done."""
-    every = {(job.row, job.key): job for job in jobs}  # rows can come to the same settings
-    if table.method == "train":
-        seeds = max([wish.seeds, *(record.seed + 1 for record in results.read())])
-        labels = _num_labels(table, wish)
-        for row in table.run_rows(wish.budget):
-            with suppress(ConfigError):  # of a row that was not asked for, such as weights that are not there
-                planned = plan(table, replace(wish, rows=(row.name,), seeds=seeds), labels)
-                every |= {(job.row, job.key): job for job in planned}
+    """The table with what this call and earlier ones in the same settings have done, up to the seeds of this one."""
+    every = {(job.row, job.key): job for job in [*jobs, *_all_jobs(table, wish)]}  # rows can come to the same settings
     records = results.of([job.key for job in every.values()])
     return summarise(table, list(every.values()), records), list(records.values())
 
 
-def _told(wish: Wish, summary: Summary) -> Wish:
-    """What one call would have to say to make the whole table."""
+def _all_jobs(table: Table, wish: Wish) -> list[Job]:
+    """The runs of every row that can be planned, also of those that this call does not ask for."""
+    jobs: list[Job] = []
+    if table.method == "train":
+        labels = _num_labels(table, wish)
+        for row in table.run_rows(wish.budget):
+            with suppress(ConfigError):  # of a row that was not asked for, such as weights that are not there
+                jobs += plan(table, replace(wish, rows=(row.name,)), labels)
+    return jobs
+
+
+def _further(table: Table, wish: Wish, results: Results) -> int:
+    """How many seeds are stored of the rows beyond those of the call."""
+    most = max([wish.seeds, *(record.seed + 1 for record in results.read())])
+    if most == wish.seeds:
+        return 0
+    jobs = _all_jobs(table, replace(wish, seeds=most))
+    return (
+        max([wish.seeds, *(record.seed + 1 for record in results.of([job.key for job in jobs]).values())]) - wish.seeds
+    )
+
+
+def _told(wish: Wish, summary: Summary) -> list[Wish]:
+    """What calls would have to say to make the whole table: one, and further ones for rows with more seeds."""
     done = {line.row.name: len(line.of(summary.table.metric)) for line in summary.lines}
     rows = [row.name for row in summary.table.run_rows(wish.budget)]
-    some = tuple(name for name in rows if done[name])
-    return replace(wish, seeds=max([1, *done.values()]), rows=() if len(some) in (0, len(rows)) else some)
+    calls = []
+    for seeds in sorted({count for count in done.values() if count}) or [1]:
+        some = tuple(name for name in rows if done[name] >= seeds)
+        calls.append(replace(wish, seeds=seeds, rows=() if len(some) in (0, len(rows)) else some))
+    return calls
 
 
 def _wish(table: Table, data: str | Path | None, budget: Budget | None, home: Path, *, choose: bool) -> Wish:

@@ -95,7 +95,7 @@ def markdown(content: dict[str, Any]) -> str:
         lines.append("")
     if content["note"]:
         lines += [content["note"], ""]
-    lines += ["Recipes and overrides:", "", *_override_lines(content["rows"]), ""]
+    lines += ["Recipes and overrides:", "", *_override_lines(_shown(content)), ""]
     lines += [
         "Figures are those after the last epoch, of the averaged weights where there are some; ± is the deviation over "
         "seeds, intervals are 95% of Student's t over paired seeds.",
@@ -114,11 +114,15 @@ def claims_of(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 def asked_on(content: dict[str, Any]) -> str:
     """What it was run on, and whether that is the paper's."""
+    if content["source"] == OURS and content["budget"] != "tiny":
+        return f"Run on `{content['data']}`."
     if content["budget"] == "full":
         return f"Run in the paper's setting on {content['data']}."
     told = "seconds of training on drawn pictures, which say nothing about heads"
     if content["budget"] == "small":
         told = f"the same question on `{content['data']}`, a small part, in a shorter training"
+    if content["source"] == OURS:
+        return f"Here: {told}."
     return (
         f"Here: {told}. The paper's figures are of its own data and setting, so compare differences between rows, "
         f"not the figures themselves."
@@ -128,8 +132,11 @@ def asked_on(content: dict[str, Any]) -> str:
 def table_lines(content: dict[str, Any]) -> list[str]:
     """The rows as a Markdown table."""
     metric, base = content["metric"], content["base"]
-    rows = [row for row in content["rows"] if row["metrics"]] or content["rows"]  # not those without any figure
+    rows = _shown(content)
     columns: dict[str, list[str]] = {"row": [row["row"] for row in rows]}
+    counts = [len(row["metrics"].get(metric, {}).get("seeds", ())) for row in rows]
+    if len(set(counts) - {0}) > 1:
+        columns["seeds"] = [str(count or "") for count in counts]
     for name in [metric, *(name for name in _metrics(rows) if name != metric)]:
         own = [row["metrics"].get(name, {}) for row in rows]
         columns[name] = [_with_spread(one) for one in own]
@@ -142,6 +149,12 @@ def table_lines(content: dict[str, Any]) -> list[str]:
     shown = {name: cells for name, cells in columns.items() if any(cells)}
     lines = ["| " + " | ".join(shown) + " |", "|---|" + "--:|" * (len(shown) - 1)]
     return lines + ["| " + " | ".join(cells) + " |" for cells in zip(*shown.values(), strict=True)]
+
+
+def _shown(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows with a figure, ours or the paper's; all where there is none yet."""
+    rows: list[dict[str, Any]] = content["rows"]
+    return [row for row in rows if row["metrics"]] or rows
 
 
 def write_report(summary: Summary, wish: Wish, origin: Origin, folder: Path, stem: str) -> list[Path]:
