@@ -51,12 +51,14 @@ class TrainingError(MLDecoderError):
     """Training cannot start, or cannot go on."""
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, likeness: float = 0.6) -> str:
     """The end of a message about an unknown word: the known one that is nearest, or what to say where none is near.
+
+    ``likeness`` is how near it must be, 0 to 1; where there are few and short words, half may do.
 
     Example:
         >>> did_you_mean("epoch", ["epochs", "seed"])
         "Did you mean 'epochs'?"
     """
-    near = get_close_matches(word, list(known), n=1)
+    near = get_close_matches(word, list(known), n=1, cutoff=likeness)
     return f"Did you mean {near[0]!r}?" if near else otherwise

@@ -3,15 +3,14 @@
 Shapes: b images, n classes.
 """
 
-import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from mldecoder.errors import ConfigError, InputError
+from mldecoder.errors import ConfigError, InputError, did_you_mean
 
 Reduction = Literal["sum", "mean", "image_mean", "none"]
 
@@ -68,8 +67,7 @@ def check_reduction(reduction: str) -> None:
 
 
 def _unknown_reduction(reduction: str) -> ConfigError:
-    names = get_args(Reduction)
-    return ConfigError(f"reduction must be one of {listed(names)}, got {reduction!r}.{nearest(reduction, names)}")
+    return unknown_name("reduction must be one of", reduction, get_args(Reduction))
 
 
 def at_least_float32(x: Tensor) -> Tensor:
@@ -110,12 +108,7 @@ def check_smoothing(value: float) -> None:
         raise ConfigError(f"label_smoothing must be at least 0 and below 1, got {value}. Common is 0.1.")
 
 
-def listed(names: Iterable[str]) -> str:
-    """Write names for a message."""
-    return ", ".join(names)
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message that names the likeliest meaning, or nothing."""
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else ""
+def unknown_name(rule: str, name: str, known: Collection[str]) -> ConfigError:
+    """The error about a name that is none of the known ones; it names the one that was likely meant."""
+    hint = did_you_mean(name, known, likeness=0.5)
+    return ConfigError(f"{rule} {', '.join(known)}, got {name!r}. {hint}".rstrip())

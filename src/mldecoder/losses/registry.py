@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mldecoder.errors import ConfigError
 from mldecoder.losses.angular import angular_loss
-from mldecoder.losses.entries import listed, nearest
+from mldecoder.losses.entries import unknown_name
 from mldecoder.losses.sigmoid import asymmetric_loss, binary_cross_entropy, focal_loss
 from mldecoder.losses.softmax import softmax_cross_entropy
 
@@ -68,7 +68,7 @@ def build(kind: str, options: Mapping[str, Option] | None = None) -> Loss:
 def all_options(kind: str, options: Mapping[str, Option] | None = None) -> dict[str, Option]:
     """Return every option of the loss ``kind``: those given, in their right types, and the defaults of the others."""
     if kind not in LOSSES:
-        raise ConfigError(f"loss kind must be one of {listed(LOSSES)}, got {kind!r}.{nearest(kind, LOSSES)}")
+        raise unknown_name("loss kind must be one of", kind, LOSSES)
     known: dict[str, Option] = {
         name: p.default
         for name, p in inspect.signature(LOSSES[kind]).parameters.items()
@@ -77,7 +77,7 @@ def all_options(kind: str, options: Mapping[str, Option] | None = None) -> dict[
     filled = dict(known)
     for name, value in (options or {}).items():
         if name not in known:
-            raise ConfigError(f"loss {kind!r} has the options {listed(known)}, got {name!r}.{nearest(name, known)}")
+            raise unknown_name(f"loss {kind!r} has the options", name, known)
         filled[name] = _as_option(name, value, known[name])
     return filled
 

@@ -1,7 +1,6 @@
 """Text encoders by name, as recipes and saved models write them."""
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mldecoder.errors import ConfigError, InputError
+from mldecoder.errors import ConfigError, InputError, did_you_mean
 from mldecoder.text.lookup import OOV, WordEncoder
 from mldecoder.text.towers import Tower, minilm, open_clip_tower, sentence_transformer, transformers_tower
 from mldecoder.text.vectors import glove_50, read_words
@@ -144,9 +143,8 @@ def _one(name: str) -> TextEncoder:
     build = ENCODERS.get(prefix + colon)
     if build is None or (colon and not rest):
         shown = [key + "..." if key.endswith(":") else key for key in ENCODERS if key != "function:"]
-        close = difflib.get_close_matches(name, shown, n=1, cutoff=0.5)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise ConfigError(f"a text encoder must be one of {', '.join(shown)}, got {name!r}.{hint}")
+        hint = did_you_mean(name, shown, likeness=0.5)
+        raise ConfigError(f"a text encoder must be one of {', '.join(shown)}, got {name!r}. {hint}".rstrip())
     return build(rest)
 
 
