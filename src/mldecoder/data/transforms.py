@@ -51,7 +51,12 @@ class AugmentConfig(Section):
 
     def in_epoch(self, epoch: int, epochs: int) -> "AugmentConfig":
         """How pictures are varied in one epoch of a run, counted from 0: itself, or the calm variation."""
-        return self.calmed() if self.calm and epoch >= epochs - self.calm else self
+        first = self.first_calm(epochs)
+        return self if first is None or epoch < first else self.calmed()
+
+    def first_calm(self, epochs: int) -> int | None:
+        """The first calm epoch of a run, counted from 0; None where there is none."""
+        return max(0, epochs - self.calm) if self.calm else None
 
     def calmed(self) -> "AugmentConfig":
         """The variation of the calm epochs: whole pictures, flipped as ever."""

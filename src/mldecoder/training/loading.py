@@ -14,13 +14,23 @@ from mldecoder.config import PreprocessingConfig
 from mldecoder.data.dataset import Arrays, ImageSet
 from mldecoder.data.images import BrokenLog, Item, TorchImages, why_broken
 from mldecoder.data.pictures import Picked, shard_windows
-from mldecoder.data.transforms import evaluation_transform
+from mldecoder.data.transforms import evaluation_transform, training_transform
 from mldecoder.errors import StorageError
+from mldecoder.recipes import Recipe
 from mldecoder.training.ahead import with_shards_ahead
 from mldecoder.training.interrupts import deaf_children, end_in_silence
 from mldecoder.training.order import EpochBatches, Key, seed_of
 
-__all__ = ["Batch", "VariedImages", "evaluation_batches", "in_order", "note_broken", "training_batches", "workers_for"]
+__all__ = [
+    "Batch",
+    "VariedImages",
+    "evaluation_batches",
+    "in_order",
+    "note_broken",
+    "training_batches",
+    "varied_batches",
+    "workers_for",
+]
 
 _Item = TypeVar("_Item")
 _Joined = TypeVar("_Joined")
@@ -83,6 +93,21 @@ def workers_for(image_set: ImageSet, device: torch.device, wish: int | None) -> 
     if isinstance(pictures.pictures if isinstance(pictures, Picked) else pictures, Arrays):  # nothing to decode
         return 0 if device.type == "cpu" else min(4, os.cpu_count() or 1)
     return 1 if device.type == "cpu" else max(1, min(16, (os.cpu_count() or 1) - 4))
+
+
+def varied_batches(
+    train: ImageSet, recipe: Recipe, preprocessing: PreprocessingConfig, order: EpochBatches, device: torch.device
+) -> Iterator[Batch]:
+    """Batches without end of a recipe: varied as it says, and whole pictures from its first calm epoch on."""
+    images, calm = (
+        TorchImages(
+            train, training_transform(augment, preprocessing.size, preprocessing.interpolation), recipe.data.max_broken
+        )
+        for augment in (recipe.augment, recipe.augment.calmed())
+    )
+    first = recipe.augment.first_calm(recipe.training.epochs)
+    workers = workers_for(train, device, recipe.data.workers)
+    return training_batches(images, order, device, workers, None if first is None else (calm, first))
 
 
 def training_batches(

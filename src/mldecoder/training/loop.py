@@ -13,8 +13,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from mldecoder.data.dataset import ImageSet
-from mldecoder.data.images import TorchImages
-from mldecoder.data.transforms import AugmentConfig, normalise, training_transform
+from mldecoder.data.transforms import AugmentConfig, normalise
 from mldecoder.errors import CheckpointError, TrainingError
 from mldecoder.model import Classifier
 from mldecoder.recipes import Recipe
@@ -25,7 +24,7 @@ from mldecoder.training.ema import Ema
 from mldecoder.training.folder import RunFolder
 from mldecoder.training.grouped import grouped_training
 from mldecoder.training.kept import keep_pictures
-from mldecoder.training.loading import Batch, training_batches, workers_for
+from mldecoder.training.loading import Batch, varied_batches
 from mldecoder.training.mix import mix
 from mldecoder.training.norms import settle_norms
 from mldecoder.training.optim import build_optimiser, build_schedule
@@ -82,22 +81,12 @@ class Trainer:
             accumulate=settings.accumulate,
             repeats=recipe.augment.repeats,
         )
-        images, calm = (
-            TorchImages(
-                train,
-                training_transform(augment, self.preprocessing.size, self.preprocessing.interpolation),
-                recipe.data.max_broken,
-            )
-            for augment in (recipe.augment, recipe.augment.calmed())
-        )
         self.broken = BrokenPictures(train, val, recipe.data.max_broken, accelerator, display)
-        workers = workers_for(train, accelerator.device, recipe.data.workers)
         self.kept = keep_pictures(train, val, recipe, self.preprocessing, self.order, accelerator)
         if self.kept is not None:
             self.batches = self.kept.batches()
         else:
-            later = (calm, settings.epochs - recipe.augment.calm) if recipe.augment.calm else None
-            self.batches = training_batches(images, self.order, accelerator.device, workers, later)
+            self.batches = varied_batches(train, recipe, self.preprocessing, self.order, accelerator.device)
         self.loss = recipe.loss_of(model.config.task)
         self.ema = Ema(model, settings.ema_decay) if settings.ema_decay else None
         self.words = WordTraining(model, recipe.zero_shot) if model.zero_shot else None
