@@ -86,7 +86,8 @@ def test_choosing_never_names_the_real_split_nor_the_validation_part(
 ) -> None:
     told: list[list[str]] = []
 
-    def fake(job: Job, words: list[str], folder: Path) -> list[dict[str, object]]:
+    def fake(job: Job, words: list[str], folder: Path, threads: int) -> list[dict[str, object]]:
+        assert threads >= 1
         told.append(list(words))
         return [{"name": job.name, "seed": job.seed, "overrides": job.overrides, "error": [str(folder)]}]
 

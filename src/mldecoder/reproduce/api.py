@@ -140,12 +140,9 @@ def _all_jobs(table: Table, wish: Wish) -> list[Job]:
 def _further(table: Table, wish: Wish, results: Results) -> int:
     """How many seeds are stored of the rows beyond those of the call."""
     most = max([wish.seeds, *(record.seed + 1 for record in results.read())])
-    if most == wish.seeds:
-        return 0
-    jobs = _all_jobs(table, replace(wish, seeds=most))
-    return (
-        max([wish.seeds, *(record.seed + 1 for record in results.of([job.key for job in jobs]).values())]) - wish.seeds
-    )
+    jobs = _all_jobs(table, replace(wish, seeds=most)) if most > wish.seeds else []
+    stored = results.of([job.key for job in jobs]).values()
+    return max([0, *(record.seed + 1 - wish.seeds for record in stored)])
 
 
 def _told(wish: Wish, summary: Summary) -> list[Wish]:

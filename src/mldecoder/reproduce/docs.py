@@ -36,7 +36,7 @@ _WHY: dict[str, str] = {  # as far as known, for the small budget; figures stand
         "word vectors is random."
     ),
     "flops": (
-        "The gain is the same for all three backbones, as in the paper. It is also worth more than a larger backbone: "
+        "The gain is about the same for all three backbones. It is also worth more than a larger backbone: "
         "MobileNetV2 with the decoder is level with ResNet-50 with pooling, at a fifth of the work."
     ),
     "resolutions": (
