@@ -51,7 +51,8 @@ _WHY: dict[str, str] = {  # as far as known, for the small budget; figures stand
     "zsl-groups": (
         "Groups are better here, and worse in the paper. In full decoding every class is read off by the same "
         "projection, as in the paper, and only its query knows its word; in a group it is read off by its word as "
-        "well. With 63 trained words that seems to help more than sharing a query costs; the paper has 925."
+        "well. With 63 trained words that seems to help more than sharing a query costs; the paper has 925. On drawn "
+        "pictures, below, groups are worse, as in the paper."
     ),
     "zsl-query-head": (
         "As in the paper a class can only be read off by its word. That learnt queries do as well here as text ones "
