@@ -3,7 +3,7 @@
 Every message is one line: the rule, the value that broke it, and the way out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "StorageError",
     "TrainingError",
     "did_you_mean",
+    "unknown_name",
 ]
 
 
@@ -62,3 +63,14 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "", *, likene
     """
     near = get_close_matches(word, list(known), n=1, cutoff=likeness)
     return f"Did you mean {near[0]!r}?" if near else otherwise
+
+
+def unknown_name(rule: str, name: str, known: Collection[str]) -> ConfigError:
+    """The error about a name that is none of a few known ones; it names the one that was likely meant.
+
+    Example:
+        >>> str(unknown_name("a loss must be one of", "asym", ["asymmetric", "bce"]))
+        "a loss must be one of asymmetric, bce, got 'asym'. Did you mean 'asymmetric'?"
+    """
+    hint = did_you_mean(name, known, likeness=0.5)
+    return ConfigError(f"{rule} {', '.join(known)}, got {name!r}. {hint}".rstrip())

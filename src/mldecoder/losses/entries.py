@@ -4,13 +4,13 @@ Shapes: b images, n classes.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from mldecoder.errors import ConfigError, InputError, did_you_mean
+from mldecoder.errors import ConfigError, InputError, unknown_name
 
 Reduction = Literal["sum", "mean", "image_mean", "none"]
 
@@ -106,9 +106,3 @@ def check_smoothing(value: float) -> None:
     """Refuse a label smoothing that leaves nothing of the label."""
     if not 0 <= value < 1:
         raise ConfigError(f"label_smoothing must be at least 0 and below 1, got {value}. Common is 0.1.")
-
-
-def unknown_name(rule: str, name: str, known: Collection[str]) -> ConfigError:
-    """The error about a name that is none of the known ones; it names the one that was likely meant."""
-    hint = did_you_mean(name, known, likeness=0.5)
-    return ConfigError(f"{rule} {', '.join(known)}, got {name!r}. {hint}".rstrip())

@@ -10,9 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from mldecoder.errors import ConfigError
+from mldecoder.errors import ConfigError, unknown_name
 from mldecoder.losses.angular import angular_loss
-from mldecoder.losses.entries import unknown_name
 from mldecoder.losses.sigmoid import asymmetric_loss, binary_cross_entropy, focal_loss
 from mldecoder.losses.softmax import softmax_cross_entropy
 

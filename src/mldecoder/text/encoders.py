@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from mldecoder.errors import ConfigError, InputError, did_you_mean
+from mldecoder.errors import ConfigError, InputError, unknown_name
 from mldecoder.text.lookup import OOV, WordEncoder
 from mldecoder.text.towers import Tower, minilm, open_clip_tower, sentence_transformer, transformers_tower
 from mldecoder.text.vectors import glove_50, read_words
@@ -143,8 +143,7 @@ def _one(name: str) -> TextEncoder:
     build = ENCODERS.get(prefix + colon)
     if build is None or (colon and not rest):
         shown = [key + "..." if key.endswith(":") else key for key in ENCODERS if key != "function:"]
-        hint = did_you_mean(name, shown, likeness=0.5)
-        raise ConfigError(f"a text encoder must be one of {', '.join(shown)}, got {name!r}. {hint}".rstrip())
+        raise unknown_name("a text encoder must be one of", name, shown)
     return build(rest)
 
 
