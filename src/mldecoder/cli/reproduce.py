@@ -131,28 +131,27 @@ def _show(console: Console, done: "Reproduced") -> None:
 
     summary = done.summary
     table = summary.table
-    names = ("row", table.metric, "±", f"less {table.base} (95%)", "paper", "paper: less base", "ours less paper")
-    cells = []
+    columns: dict[str, list[str]] = {}
     for line in summary.lines:
         found, spread, paper = line.mean(table.metric), line.spread(table.metric), line.row.paper.get(table.metric)
         if found is None and paper is None:
             continue
         difference, theirs = summary.less_base(line, table.metric), summary.paper_less_base(line, table.metric)
-        cells.append(
-            (
-                line.row.name,
-                "" if found is None else f"{found:.2f}",
-                "" if spread is None else f"{spread:.2f}",
-                "" if difference is None else str(difference),
-                "" if paper is None else f"{paper:g}",
-                "" if theirs is None else f"{theirs:+.2f}",
-                "" if found is None or paper is None else f"{found - paper:+.2f}",
-            )
-        )
-    told = [number for number in range(len(names)) if any(row[number] for row in cells)]  # no empty columns
-    grid = Grid(*(names[number] for number in told))
-    for row in cells:
-        grid.add_row(*(row[number] for number in told))
+        cells = {
+            "row": line.row.name,
+            table.metric: "" if found is None else f"{found:.2f}",
+            "±": "" if spread is None else f"{spread:.2f}",
+            f"less {table.base} (95%)": "" if difference is None else str(difference),
+            "paper": "" if paper is None else f"{paper:g}",
+            "paper: less base": "" if theirs is None else f"{theirs:+.2f}",
+            "ours less paper": "" if found is None or paper is None else f"{found - paper:+.2f}",
+        }
+        for name, cell in cells.items():
+            columns.setdefault(name, []).append(cell)
+    shown = {name: column for name, column in columns.items() if any(column)}
+    grid = Grid(*shown)
+    for row in zip(*shown.values(), strict=True):
+        grid.add_row(*row)
     console.print(grid)
     ran = [line for line in summary.lines if line.values]
     scored = dict.fromkeys(name for line in ran for name in line.values if name.startswith("mAP ("))

@@ -96,9 +96,10 @@ def reproduce(
         from mldecoder.reproduce.bench_runs import bench_jobs, run_bench
 
         wish = replace(wish, seeds=1)
-        jobs = bench_jobs(table, wish)
+        jobs, labels = bench_jobs(table, wish), 0
     else:
-        jobs = plan(table, wish, _num_labels(table, wish))
+        labels = _num_labels(table, wish)
+        jobs = plan(table, wish, labels)
     files: list[Path] = []
     try:
         if table.method == "bench":
@@ -108,7 +109,7 @@ def reproduce(
 
             run_jobs(jobs, results, parallel=parallel, watch=told, quiet=quiet)
     finally:  # whatever ended it, what is done is shown
-        summary, records = _so_far(table, wish, jobs, results)
+        summary, records, further = _so_far(table, wish, jobs, labels, results)
         device = ", ".join(dict.fromkeys(record.device for record in records)) or "nothing yet"
         command = " && ".join(command_of(table.name, one) for one in _told(wish, summary))
         origin = Origin(command, commit or _commit(), hardware or device)
@@ -116,33 +117,28 @@ def reproduce(
         files += write_report(summary, wish, origin, home, stem)
         if write is not None:
             files += write_report(summary, wish, origin, Path(write), f"reproduce-{stem}")
-    return Reproduced(summary, tuple(files), _further(table, wish, results))
+    return Reproduced(summary, tuple(files), further)
 
 
-def _so_far(table: Table, wish: Wish, jobs: Sequence[Job], results: Results) -> tuple[Summary, list[Record]]:
-    """The table with what this call and earlier ones in the same settings have done, up to the seeds of this one."""
-    every = {(job.row, job.key): job for job in [*jobs, *_all_jobs(table, wish)]}  # rows can come to the same settings
-    records = results.of([job.key for job in every.values()])
-    return summarise(table, list(every.values()), records), list(records.values())
+def _so_far(
+    table: Table, wish: Wish, jobs: Sequence[Job], labels: int, results: Results
+) -> tuple[Summary, list[Record], int]:
+    """The table with what this call and earlier ones in the same settings have done, up to the seeds of this one.
 
-
-def _all_jobs(table: Table, wish: Wish) -> list[Job]:
-    """The runs of every row that can be planned, also of those that this call does not ask for."""
-    jobs: list[Job] = []
+    With its records, and how many seeds more of its rows are stored.
+    """
+    every = {(job.row, job.key): job for job in jobs}  # rows can come to the same settings
     if table.method == "train":
-        labels = _num_labels(table, wish)
+        most = max([wish.seeds, *(record.seed + 1 for record in results.read())])
         for row in table.run_rows(wish.budget):
             with suppress(ConfigError):  # of a row that was not asked for, such as weights that are not there
-                jobs += plan(table, replace(wish, rows=(row.name,)), labels)
-    return jobs
-
-
-def _further(table: Table, wish: Wish, results: Results) -> int:
-    """How many seeds are stored of the rows beyond those of the call."""
-    most = max([wish.seeds, *(record.seed + 1 for record in results.read())])
-    jobs = _all_jobs(table, replace(wish, seeds=most)) if most > wish.seeds else []
-    stored = results.of([job.key for job in jobs]).values()
-    return max([0, *(record.seed + 1 - wish.seeds for record in stored)])
+                planned = plan(table, replace(wish, rows=(row.name,), seeds=most), labels)
+                every |= {(job.row, job.key): job for job in planned}
+    stored = results.of([job.key for job in every.values()])
+    further = max([0, *(record.seed + 1 - wish.seeds for record in stored.values())])
+    asked = [job for job in every.values() if job.seed < wish.seeds]
+    records = {key: record for key, record in stored.items() if record.seed < wish.seeds}
+    return summarise(table, asked, records), list(records.values()), further
 
 
 def _told(wish: Wish, summary: Summary) -> list[Wish]:
