@@ -120,7 +120,7 @@ def time_rows(
 
 def _timed(name: str, recipe: Recipe, own: list[float], paper: Recipe, papers: list[float]) -> dict[str, Any]:
     """A row's figures; each of its blocks is compared with the paper's block of the same round."""
-    weight = _steps_of_training(recipe) / _steps_of_training(paper)
+    weight = _steps_beside(recipe, paper)
     ratios = [weight * one / base for one, base in zip(own, papers, strict=True)]
     low, high = sure_of_median(ratios)
     middle = median(own)
@@ -140,13 +140,14 @@ def _timed(name: str, recipe: Recipe, own: list[float], paper: Recipe, papers: l
 
 def _computed(recipe: Recipe, own: float | None, paper: Recipe, papers: float | None) -> dict[str, float | None]:
     """Milliseconds of a step that the device computes, and those of the whole training beside the paper's head."""
-    weight = _steps_of_training(recipe) / _steps_of_training(paper)
-    return {"device_ms": own, "device_ratio": None if own is None or papers is None else weight * own / papers}
+    ratio = None if own is None or papers is None else _steps_beside(recipe, paper) * own / papers
+    return {"device_ms": own, "device_ratio": ratio}
 
 
-def _steps_of_training(recipe: Recipe) -> float:
-    """How many steps a picture of the data is worth over the whole training."""
-    return recipe.training.epochs / recipe.training.batch_size
+def _steps_beside(recipe: Recipe, paper: Recipe) -> float:
+    """How many steps its whole training takes for one of the paper's head, on the same pictures."""
+    own, other = recipe.training, paper.training
+    return (own.epochs / own.batch_size) / (other.epochs / other.batch_size)
 
 
 def sure_of_median(values: Sequence[float]) -> tuple[float, float]:

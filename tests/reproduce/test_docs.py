@@ -8,8 +8,8 @@ from mldecoder.reproduce import TABLES
 from mldecoder.reproduce.docs import page, write_page
 from mldecoder.reproduce.plan import Wish, plan, portable
 from mldecoder.reproduce.report import Origin, command_of, paper_number, write_report
-from mldecoder.reproduce.results import Record
 from mldecoder.reproduce.summary import Summary, summarise
+from tests.reproduce.records import made_up_record
 
 HOME = Path(__file__).parents[2]
 
@@ -21,21 +21,7 @@ def made_up(wish: Wish) -> Summary:
     records = {}
     for job in jobs:
         value = {"GAP": 50.0, "transformer-decoder": 52.0}.get(job.row, 52.1) + 0.01 * job.seed
-        records[job.key] = Record(
-            job.key,
-            job.table,
-            job.row,
-            job.seed,
-            job.budget,
-            job.data_name,
-            job.recipe,
-            job.overrides,
-            None,
-            {"mAP": value, "GMAC": 4.0},
-            60.0,
-            "0",
-            "a device",
-        )
+        records[job.key] = made_up_record(job, mAP=value, GMAC=4.0)
     return summarise(table, jobs, records)
 
 
@@ -87,8 +73,7 @@ def test_of_our_own_tables_only_what_was_run_is_told(tmp_path: Path) -> None:
     table, wish = TABLES["head-options"], Wish("coco", "small", tmp_path, seeds=2)
     jobs = plan(table, wish, 80)
     told = ("the paper's head", "branch mean")
-    facts = ("coco", "quick", (), None, {"mAP": 50.0}, 60.0, "0", "a device")
-    records = {j.key: Record(j.key, j.table, j.row, j.seed, j.budget, *facts) for j in jobs if j.row in told}
+    records = {job.key: made_up_record(job, mAP=50.0) for job in jobs if job.row in told}
     write_report(summarise(table, jobs, records), wish, Origin("it", "abc", "here"), tmp_path, "reproduce-head-options")
     text = (tmp_path / "reproduce-head-options.md").read_text()
     assert "| branch mean |" in text

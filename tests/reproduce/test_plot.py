@@ -10,8 +10,8 @@ from PIL import Image
 from mldecoder.reproduce.plan import Wish, plan
 from mldecoder.reproduce.plot import plot
 from mldecoder.reproduce.registry import find_table
-from mldecoder.reproduce.results import Record
 from mldecoder.reproduce.summary import Summary, summarise
+from tests.reproduce.records import made_up_record
 
 
 def made_up(name: str, tmp_path: Path, rows: tuple[str, ...] = ()) -> Summary:
@@ -21,9 +21,7 @@ def made_up(name: str, tmp_path: Path, rows: tuple[str, ...] = ()) -> Summary:
     records = {}
     for job in jobs:
         place = [row.name for row in table.rows].index(job.row)
-        metrics = {"mAP": 50.0 + place + 0.1 * job.seed, "GMAC": 1.0 + place // 2}
-        facts = (job.table, job.row, job.seed, job.budget, job.data_name, job.recipe, job.overrides, None)
-        records[job.key] = Record(job.key, *facts, metrics, 1.0, "0", "a device")
+        records[job.key] = made_up_record(job, mAP=50.0 + place + 0.1 * job.seed, GMAC=1.0 + place // 2)
     return summarise(table, jobs, records)
 
 

@@ -19,6 +19,7 @@ from mldecoder.reproduce.results import Record, Results
 from mldecoder.reproduce.runner import run_jobs
 from mldecoder.training.folder import RunFolder
 from tests.cli import command, environment
+from tests.reproduce.records import made_up_record
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +131,7 @@ def test_a_record_says_everything_about_its_run(done: tuple[Path, Reproduced]) -
 
 def made_up(job: Job, *, quiet: bool) -> Record:
     """A run without any training."""
-    facts = (job.table, job.row, job.seed, job.budget, job.data_name, job.recipe, job.overrides, None)
-    return Record(job.key, *facts, {"mAP": 50.0}, 1.0, "0", f"a device, quiet={quiet}")
+    return made_up_record(job, device=f"a device, quiet={quiet}", mAP=50.0)
 
 
 def small_jobs(folder: Path, *extra: str) -> list[Job]:
